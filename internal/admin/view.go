@@ -1,0 +1,233 @@
+package admin
+
+import "time"
+
+// Source hands out what there is to see. Its methods are called from several goroutines at once, at most once per
+// refresh for all viewers together plus once per API request. They must not block on the request path, and they return
+// slices that the caller may keep and change.
+type Source interface {
+	// Status is the process as a whole.
+	Status() Status
+	// Pools are all configured pools, also those without workers.
+	Pools() []Pool
+	// Workers are the workers of all pools, whatever their state.
+	Workers() []Worker
+	// Decisions are the latest decisions, newest first, at most limit.
+	Decisions(limit int) []Decision
+	// Series is the recent past, second by second; see Window.
+	Series() Series
+	// Config is the running configuration as YAML, secrets already blanked. It is blanked again by key name.
+	Config() string
+	// Ready says whether this process should get traffic, check by check.
+	Ready() Readiness
+	// Live is nil unless the process can only be helped by a restart.
+	Live() error
+	Drainer
+}
+
+// Drainer is the one thing that can be changed from here.
+type Drainer interface {
+	// Drain takes a worker out of new decisions (on) or gives it back. It is called with the name of an existing worker;
+	// the error is shown to the operator.
+	Drain(worker string, on bool) error
+}
+
+// Status is the process as a whole. Rates and quantiles are those of the last minute.
+type Status struct {
+	Version   string    `json:"version"`
+	StartedAt time.Time `json:"started_at"`
+	// UptimeS is filled from StartedAt when it is left unknown.
+	UptimeS Figure `json:"uptime_s"`
+	Replica string `json:"replica"`
+	// Mode is how Envoy gets its configuration: "attach", "ads" ...
+	Mode          string `json:"mode"`
+	RequestsTotal uint64 `json:"requests_total"`
+	RequestsPerS  Figure `json:"requests_per_s"`
+	ErrorsTotal   uint64 `json:"errors_total"`
+	ErrorsPerS    Figure `json:"errors_per_s"`
+	// Errors breaks ErrorsTotal down by cause, most frequent first.
+	Errors   []Tally `json:"errors"`
+	InFlight int     `json:"in_flight"`
+	TTFTP50S Figure  `json:"ttft_p50_s"`
+	TTFTP99S Figure  `json:"ttft_p99_s"`
+	Reuse    Reuse   `json:"cached_share"`
+	Envoys   []Envoy `json:"envoys"`
+	// Warnings are sentences an operator should act on, worst first.
+	Warnings []string `json:"warnings"`
+}
+
+// Tally counts one kind of thing since the start.
+type Tally struct {
+	Name  string `json:"name"`
+	Total uint64 `json:"total"`
+}
+
+// Reuse says how many of the prompt tokens were in a KV cache, as shares of all prompt tokens, 0 to 1: the best any
+// eligible worker offered, what the chosen workers held, and what the engines report to have reused. What is lost from
+// one to the next is lost by the policy and in the engine.
+type Reuse struct {
+	Available Figure `json:"available"`
+	Captured  Figure `json:"captured"`
+	Delivered Figure `json:"delivered"`
+}
+
+// Envoy is one connected Envoy.
+type Envoy struct {
+	Node    string `json:"node"`
+	Version string `json:"version"`
+	// Profile is the set of features that is used with this Envoy.
+	Profile        string    `json:"profile"`
+	ConnectedSince time.Time `json:"connected_since"`
+	// LastNack is what it refused last and why; "" when it accepted the latest configuration.
+	LastNack string `json:"last_nack"`
+}
+
+// Pool is one pool of workers. Rates, shares and quantiles are those of the last minute.
+type Pool struct {
+	Name         string   `json:"name"`
+	Models       []string `json:"models"`
+	Policy       string   `json:"policy"`
+	WorkersReady int      `json:"workers_ready"`
+	WorkersTotal int      `json:"workers_total"`
+	RequestsPerS Figure   `json:"requests_per_s"`
+	Reuse        Reuse    `json:"cached_share"`
+	TTFTP50S     Figure   `json:"ttft_p50_s"`
+	TTFTP99S     Figure   `json:"ttft_p99_s"`
+	// SpeedFactor is the learnt k of the time policy: observed over estimated first-token time. 1 is as configured.
+	SpeedFactor Figure `json:"speed_factor"`
+}
+
+// Worker is one engine endpoint.
+type Worker struct {
+	Name    string `json:"name"`
+	Pool    string `json:"pool"`
+	Address string `json:"address"`
+	Engine  string `json:"engine"`
+	// State is one of "starting", "syncing", "ready", "suspect", "unhealthy", "draining".
+	State string `json:"state"`
+	// Cause says in a sentence why it is in this state; "" when there is nothing to say.
+	Cause string    `json:"cause"`
+	Since time.Time `json:"since"`
+	// InFlight is how many of our requests it has, QueueS the seconds of work estimated to be ahead of a new one.
+	InFlight int    `json:"in_flight"`
+	QueueS   Figure `json:"queue_s"`
+	// EngineRunning, EngineWaiting (requests) and KVUsage (0 to 1) are what the engine itself said last.
+	EngineRunning Figure `json:"engine_running"`
+	EngineWaiting Figure `json:"engine_waiting"`
+	KVUsage       Figure `json:"kv_usage"`
+	// CachedBlocksKnown is how many blocks of its KV cache the index knows.
+	CachedBlocksKnown Figure `json:"cached_blocks_known"`
+	RequestsTotal     uint64 `json:"requests_total"`
+	FailuresTotal     uint64 `json:"failures_total"`
+	TTFTP50S          Figure `json:"ttft_p50_s"`
+	// CachedShare is the delivered share of prompt tokens; the captured one where the engine does not report it.
+	CachedShare Figure `json:"cached_share"`
+	// Epoch counts the restarts of the engine that were seen: each emptied its KV cache.
+	Epoch uint64 `json:"epoch"`
+}
+
+// Decision is one routed request, why it went where it went, and how it ended.
+type Decision struct {
+	ID        string    `json:"id"`
+	Time      time.Time `json:"time"`
+	RequestID string    `json:"request_id"`
+	Pool      string    `json:"pool"`
+	Model     string    `json:"model"`
+	Path      string    `json:"path"`
+	// PromptTokens is an estimate unless the prompt was tokenized.
+	PromptTokens int `json:"prompt_tokens"`
+	// Rung says how the prompt was keyed; "none" when it was not understood and only load counted.
+	Rung string `json:"rung"`
+	// Chosen is the worker the request was sent to, "" when there was none; Alternatives are those named after it.
+	Chosen       string   `json:"chosen"`
+	Alternatives []string `json:"alternatives"`
+	// Candidates are best first; CandidatesTotal is how many were compared, when not all of them are listed.
+	Candidates      []Candidate `json:"candidates"`
+	CandidatesTotal int         `json:"candidates_total"`
+	PredictedTTFTS  Figure      `json:"predicted_ttft_s"`
+	// TTFTS is until the client's first byte, EngineTTFTS without the time before the worker had the request.
+	TTFTS       Figure `json:"ttft_s"`
+	EngineTTFTS Figure `json:"engine_ttft_s"`
+	// Served is the worker that answered: not the chosen one when Envoy retried. Attempts counts the tries; 0: unknown.
+	Served   string `json:"served"`
+	Attempts int    `json:"attempts"`
+	// DeliveredCachedTokens is what the engine reported in usage.
+	DeliveredCachedTokens Figure `json:"delivered_cached_tokens"`
+	// Outcome is "" while the request runs, "ok" when it was answered, else one word for what went wrong.
+	Outcome string `json:"outcome"`
+	// Reason is one sentence for a human. It is written from the other fields (see Reason) when it is left empty.
+	Reason string `json:"reason"`
+}
+
+// Candidate is one worker as a decision saw it.
+type Candidate struct {
+	Worker       string `json:"worker"`
+	CachedTokens int    `json:"cached_tokens"`
+	InFlight     Figure `json:"in_flight"`
+	// Terms are the parts of Total in the order of the formula, in Unit: "s", "blocks" ...
+	Terms    []Term `json:"terms"`
+	Total    Figure `json:"total"`
+	Unit     string `json:"unit"`
+	Eligible bool   `json:"eligible"`
+}
+
+// Term is one named part of a cost: "queue", "prefill", "decode", "evict", "kv_wait" ...
+type Term struct {
+	Name  string `json:"name"`
+	Value Figure `json:"value"`
+}
+
+// Series is the recent past in equal steps, oldest first. All columns have the same length; a second in which nothing
+// was measured is unknown.
+type Series struct {
+	// Start is the beginning of the first step, StepS its length in seconds.
+	Start     time.Time `json:"start"`
+	StepS     int       `json:"step_s"`
+	Requests  []int     `json:"requests"` // per step
+	Errors    []int     `json:"errors"`   // per step
+	TTFTP50S  []Figure  `json:"ttft_p50_s"`
+	TTFTP99S  []Figure  `json:"ttft_p99_s"`
+	Available []Figure  `json:"cached_share_available"`
+	Captured  []Figure  `json:"cached_share_captured"`
+	Delivered []Figure  `json:"cached_share_delivered"`
+}
+
+// CheckState is how one part of the process is doing.
+type CheckState string
+
+// The states of a check. Only a failed one makes the process unready; a degraded one costs quality, not answers.
+const (
+	OK       CheckState = "ok"
+	Degraded CheckState = "degraded"
+	Failed   CheckState = "failed"
+)
+
+// Check is one part of readiness.
+type Check struct {
+	Name  string     `json:"name"`
+	State CheckState `json:"state"`
+	// Detail is a sentence that says what was found.
+	Detail string `json:"detail"`
+}
+
+// Readiness is every check, in the order they should be read.
+type Readiness struct {
+	Checks []Check `json:"checks"`
+}
+
+// Ready reports whether no check failed.
+func (r Readiness) Ready() bool { return r.Worst() != Failed }
+
+// Worst is the worst state of all checks; OK when there are none.
+func (r Readiness) Worst() CheckState {
+	worst := OK
+	for _, c := range r.Checks {
+		if c.State == Failed {
+			return Failed
+		}
+		if c.State != OK {
+			worst = Degraded
+		}
+	}
+	return worst
+}
