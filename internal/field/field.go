@@ -65,17 +65,14 @@ func All(err error) []*Error {
 	if err == nil {
 		return nil
 	}
-	var fe *Error
-	if e, ok := err.(*Error); ok {
-		return []*Error{e}
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // a joined error is taken apart here
 		var all []*Error
 		for _, e := range joined.Unwrap() {
 			all = append(all, All(e)...)
 		}
 		return all
 	}
+	var fe *Error
 	if errors.As(err, &fe) {
 		return []*Error{fe}
 	}

@@ -19,6 +19,7 @@ import (
 // Envoy is a running Envoy.
 type Envoy struct {
 	*Process
+
 	// Admin is the base URL of its admin endpoint.
 	Admin string
 }

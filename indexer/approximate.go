@@ -1,0 +1,411 @@
+package indexer
+
+import (
+	"attache/internal/block"
+	"attache/internal/slot"
+)
+
+// The structure of the approximate mode.
+//
+// A node is one block held by one slot. It lies in two lists at once: the holders of its hash, found through a map, and
+// the blocks of its slot from the freshest to the oldest. With the prompts A-B-C and A-B-D sent to slot 1, then A-X to
+// slot 2, then A-B-C to slot 1 again:
+//
+//	first    holders                 slot 1: A B C D     slot 2: A X
+//	  A  ->  1, 2                            freshest ... oldest
+//	  B  ->  1
+//	  C  ->  1                       evicting from slot 1 takes D, then C, then B, then A
+//	  D  ->  1
+//	  X  ->  2
+//
+// Invariant. In every slot's list a parent stands before its children, and is at least as fresh. It holds because only
+// whole prompts are remembered, from their first block on: their blocks move to the front as one row in the order of the
+// prompt, and blocks leave only at the far end, by capacity, by age or by the global bound. So a slot that holds a block
+// holds all before it, or: along any chain the holders of block i+1 are a subset of the holders of block i. That makes
+// the leading count of a slot a matter of bisection instead of a walk along the chain.
+//
+// Rejected: a set of slots per hash, which finds holders faster but cannot say which of them forgets what first; and a
+// clock instead of the list, which breaks the invariant.
+//
+// The bisection trusts that a hash names all before its block. Input that violates this (two chains that meet in a hash)
+// can make overlaps wrong, but never the lists.
+
+// owner is whoever holds blocks: a slot, or one that was cleared and whose nodes are being taken back.
+type owner struct {
+	slot     slot.Slot // slot.None when cleared: then its blocks count for nobody
+	head     int32     // freshest node
+	tail     int32     // oldest node
+	held     int
+	capacity int
+}
+
+// reason is why a block is believed gone.
+type reason uint8
+
+const (
+	byCapacity reason = iota // the slot's own cache is full
+	byTTL                    // not asked for in time
+	byBound                  // the index is full
+	byClear                  // the worker restarted or is gone
+	reasons
+)
+
+// table is the structure itself. It is not safe for concurrent use, except that overlap may run beside itself.
+type table struct {
+	slab
+
+	first   map[block.Hash]int32 // by hash, one of its holders' nodes
+	owners  []owner              // 0 is nobody
+	bySlot  []uint32             // slot to owner; 0 none
+	vacant  []uint32             // owners to use again
+	held    int                  // nodes in all lists
+	evicted [reasons]uint64
+
+	ttl             uint32 // seconds; 0 none
+	defaultCapacity int
+	bound           int    // most nodes
+	now             uint32 // the latest second seen: never runs backwards
+	sweep           int    // the owner whose old blocks are looked at next
+}
+
+func newTable(cfg Config) *table {
+	return &table{
+		first: map[block.Hash]int32{}, owners: make([]owner, 1), ttl: uint32(cfg.TTL.Seconds()),
+		defaultCapacity: cfg.DefaultCapacity, bound: cfg.MaxBlocks,
+	}
+}
+
+// bisected is a slot whose leading count is being looked for: it is at least dst[slot], at most high.
+type bisected struct {
+	slot slot.Slot
+	high int32
+}
+
+// overlap sets dst[slot] to the leading blocks of chain that the slot holds at second now, for every slot known.
+//
+// Every holder of the first block starts with the interval [1, len(chain)]. A probe of one block halves the interval of
+// the slot it was made for, and narrows those of the others for nothing, so that slots that hold equally much cost one
+// bisection together: about log2(len(chain)) look-ups for each different count.
+func (t *table) overlap(chain []block.Hash, now uint32, dst []int32) []int32 {
+	dst = append(dst[:0], make([]int32, len(t.bySlot))...)
+	if len(chain) == 0 {
+		return dst
+	}
+	oldest := t.oldest(max(now, t.now))
+	var buffer [64]bisected
+	open := buffer[:0]
+	for id := t.first[chain[0]]; id != 0; {
+		n := t.at(id)
+		if s := t.owners[n.owner].slot; s != slot.None && n.at >= oldest && dst[s] == 0 {
+			dst[s] = 1
+			open = append(open, bisected{s, int32(len(chain))})
+		}
+		id = n.next
+	}
+	for len(open) > 0 {
+		b := open[len(open)-1]
+		if dst[b.slot] >= b.high {
+			open = open[:len(open)-1]
+			continue
+		}
+		probe := (dst[b.slot] + b.high) / 2 // counts: above it if block probe is held, else at most it
+		for id := t.first[chain[probe]]; id != 0; {
+			n := t.at(id)
+			if s := t.owners[n.owner].slot; s != slot.None && n.at >= oldest && dst[s] > 0 {
+				dst[s] = max(dst[s], probe+1)
+			}
+			id = n.next
+		}
+		for i := range open {
+			if dst[open[i].slot] <= probe {
+				open[i].high = min(open[i].high, probe)
+			}
+		}
+	}
+	return dst
+}
+
+// oldest is the second from which on a touch still counts.
+func (t *table) oldest(now uint32) uint32 {
+	if t.ttl == 0 || now < t.ttl {
+		return 0
+	}
+	return now - t.ttl
+}
+
+// remember moves chain to the front of the slot's list and adds what is missing, at most budget blocks of it; more says
+// that blocks are still missing. A chain longer than the slot's capacity is cut: the rest would push out its own start.
+func (t *table) remember(s slot.Slot, chain []block.Hash, now uint32, budget int) (more bool) {
+	t.now = max(t.now, now)
+	id := t.ownerOf(s)
+	o := &t.owners[id]
+	chain = chain[:min(len(chain), o.capacity, t.bound)]
+	held, last := t.touch(id, chain)
+	missing := min(len(chain)-held, budget)
+	t.makeRoom(id, held, missing)
+	for _, h := range chain[held : held+missing] {
+		last = t.add(id, h, last)
+	}
+	t.expireSome()
+	return held+missing < len(chain)
+}
+
+// touch moves the leading blocks of chain that the owner holds to the front of its list, in order; it returns how many
+// they are and the last one's node.
+//
+// Blocks that were remembered together are neighbours, so a prompt seen before is one row, or a few where others branched
+// off: only the first block of a row is looked up in the map, and a row is moved as a whole.
+func (t *table) touch(id uint32, chain []block.Hash) (held int, last int32) {
+	o := &t.owners[id]
+	i := 0
+	for i < len(chain) {
+		from := t.find(id, chain[i])
+		if from == 0 {
+			break
+		}
+		i++
+		if from == last { // only when a chain repeats a hash
+			continue
+		}
+		to, n := from, t.at(from)
+		n.at = t.now
+		for i < len(chain) && n.older != 0 && n.older != last {
+			next := t.at(n.older)
+			if next.hash != chain[i] {
+				break
+			}
+			to, n = n.older, next
+			n.at = t.now
+			i++
+		}
+		t.move(o, from, to, last)
+		last = to
+	}
+	return i, last
+}
+
+// find returns the owner's node of this hash, or 0.
+func (t *table) find(id uint32, hash block.Hash) int32 {
+	at := t.first[hash]
+	for at != 0 {
+		n := t.at(at)
+		if n.owner == id {
+			break
+		}
+		at = n.next
+	}
+	return at
+}
+
+// move puts the row from..to directly behind the node after; 0: at the front. The node after is not part of the row.
+func (t *table) move(o *owner, from, to, after int32) {
+	first, last := t.at(from), t.at(to)
+	if first.newer == after {
+		return
+	}
+	if first.newer == 0 {
+		o.head = last.older
+	} else {
+		t.at(first.newer).older = last.older
+	}
+	if last.older == 0 {
+		o.tail = first.newer
+	} else {
+		t.at(last.older).newer = first.newer
+	}
+	t.insert(o, from, to, after)
+}
+
+// insert links a loose row behind the node after; 0: at the front.
+func (t *table) insert(o *owner, from, to, after int32) {
+	next := o.head
+	if after != 0 {
+		next = t.at(after).older
+		t.at(after).older = from
+	} else {
+		o.head = from
+	}
+	t.at(from).newer = after
+	t.at(to).older = next
+	if next != 0 {
+		t.at(next).newer = to
+	} else {
+		o.tail = to
+	}
+}
+
+// add makes a node for a block that the owner does not hold, behind the node after; 0: at the front.
+func (t *table) add(id uint32, hash block.Hash, after int32) int32 {
+	o := &t.owners[id]
+	at, n := t.get()
+	*n = node{hash: hash, at: t.now, owner: id}
+	if first := t.first[hash]; first == 0 {
+		t.first[hash] = at
+	} else { // second place, so that the map need not be written
+		f := t.at(first)
+		n.prev, n.next = first, f.next
+		if f.next != 0 {
+			t.at(f.next).prev = at
+		}
+		f.next = at
+	}
+	t.insert(o, at, at, after)
+	o.held++
+	t.held++
+	return at
+}
+
+// evict takes the owner's oldest block away; one that is too old anyway is counted as such.
+func (t *table) evict(id uint32, why reason) {
+	o := &t.owners[id]
+	at := o.tail
+	n := t.at(at)
+	if why != byClear && n.at < t.oldest(t.now) {
+		why = byTTL
+	}
+	t.evicted[why]++
+
+	o.tail = n.newer
+	if n.newer != 0 {
+		t.at(n.newer).older = 0
+	} else {
+		o.head = 0
+	}
+	switch {
+	case n.prev != 0:
+		t.at(n.prev).next = n.next
+	case n.next != 0:
+		t.first[n.hash] = n.next
+	default:
+		delete(t.first, n.hash)
+	}
+	if n.next != 0 {
+		t.at(n.next).prev = n.prev
+	}
+	o.held--
+	t.held--
+	t.put(at, n)
+}
+
+// makeRoom evicts until the owner, whose freshest keep blocks stay, may take missing blocks more.
+func (t *table) makeRoom(id uint32, keep, missing int) {
+	for o := &t.owners[id]; o.held+missing > o.capacity; {
+		t.evict(id, byCapacity)
+	}
+	for t.held+missing > t.bound {
+		victim, has := t.stalest(id, keep)
+		if victim == 0 {
+			return
+		}
+		for range min(t.held+missing-t.bound, has, boundBatch) {
+			t.evict(victim, byBound)
+		}
+	}
+}
+
+// boundBatch is how many blocks one owner gives up at a time for the global bound: the search for it looks at all.
+const boundBatch = 256
+
+// stalest finds the owner whose oldest block was touched longest ago, cleared ones before all others, and how many blocks
+// it can give; id keeps its freshest keep blocks.
+func (t *table) stalest(id uint32, keep int) (victim uint32, has int) {
+	oldest := ^uint32(0)
+	for i := range t.owners {
+		o := &t.owners[i]
+		spare := o.held
+		if uint32(i) == id {
+			spare -= keep
+		}
+		if spare <= 0 {
+			continue
+		}
+		if o.slot == slot.None {
+			return uint32(i), spare
+		}
+		if at := t.at(o.tail).at; at < oldest {
+			oldest, victim, has = at, uint32(i), spare
+		}
+	}
+	return victim, has
+}
+
+// expireSome frees blocks past their time of one owner after another, a few with every decision: nobody sees them any
+// more, so there is no haste.
+func (t *table) expireSome() {
+	if t.sweep++; t.sweep >= len(t.owners) {
+		t.sweep = 1
+	}
+	oldest := t.oldest(t.now)
+	o := &t.owners[t.sweep]
+	for range 64 {
+		if o.tail == 0 || t.at(o.tail).at >= oldest {
+			return
+		}
+		t.evict(uint32(t.sweep), byTTL)
+	}
+}
+
+// ownerOf returns the slot's owner and makes one where there is none.
+func (t *table) ownerOf(s slot.Slot) uint32 {
+	for int(s) >= len(t.bySlot) {
+		t.bySlot = append(t.bySlot, 0)
+	}
+	if id := t.bySlot[s]; id != 0 {
+		return id
+	}
+	var id uint32
+	if last := len(t.vacant) - 1; last >= 0 {
+		id, t.vacant = t.vacant[last], t.vacant[:last]
+	} else {
+		id = uint32(len(t.owners))
+		t.owners = append(t.owners, owner{})
+	}
+	t.owners[id] = owner{slot: s, capacity: t.defaultCapacity}
+	t.bySlot[s] = id
+	return id
+}
+
+// setCapacity bounds a slot and evicts what it holds above that, at most budget blocks; more says that there are more.
+func (t *table) setCapacity(s slot.Slot, blocks, budget int) (more bool) {
+	id := t.ownerOf(s)
+	o := &t.owners[id]
+	o.capacity = blocks
+	for range min(o.held-blocks, budget) {
+		t.evict(id, byCapacity)
+	}
+	return o.held > blocks
+}
+
+// detach makes a slot hold nothing, at once; what it held counts for nobody until drain takes it back. It returns the
+// former owner, 0 when there was none.
+func (t *table) detach(s slot.Slot) uint32 {
+	if int(s) >= len(t.bySlot) || t.bySlot[s] == 0 {
+		return 0
+	}
+	id := t.bySlot[s]
+	t.bySlot[s] = 0
+	t.owners[id].slot = slot.None
+	return id
+}
+
+// drain takes back at most budget blocks of a detached owner; more says that there are more. The caller that gets false
+// must not use the owner any further.
+func (t *table) drain(id uint32, budget int) (more bool) {
+	o := &t.owners[id]
+	for range min(o.held, budget) {
+		t.evict(id, byClear)
+	}
+	if o.held > 0 {
+		return true
+	}
+	t.vacant = append(t.vacant, id)
+	return false
+}
+
+// heldBy is how many blocks a slot holds.
+func (t *table) heldBy(s slot.Slot) int {
+	if int(s) >= len(t.bySlot) || t.bySlot[s] == 0 {
+		return 0
+	}
+	return t.owners[t.bySlot[s]].held
+}

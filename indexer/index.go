@@ -1,0 +1,120 @@
+package indexer
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"attache/internal/block"
+	"attache/internal/slot"
+)
+
+// Index is what we remember of who holds which prefix, for one pool. Safe for concurrent use: overlaps are looked up side
+// by side, changes one at a time.
+type Index struct {
+	now   func() time.Time
+	start time.Time
+
+	mu    sync.RWMutex // guards table
+	table *table
+}
+
+// step is how many blocks are added or taken away before others get their turn: the lock is held for about 0.1 ms.
+const step = 1024
+
+// New makes an empty index. The configuration must have been validated; now is the clock that blocks age by.
+func New(cfg Config, now func() time.Time, reg prometheus.Registerer) (*Index, error) {
+	x := &Index{now: now, start: now(), table: newTable(cfg)}
+	if err := reg.Register(newMetrics(x)); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// second is the age of the index in whole seconds: block ages need no more, and fit in 4 bytes that way.
+func (x *Index) second() uint32 { return uint32(max(x.now().Sub(x.start), 0) / time.Second) }
+
+// Overlap returns how many leading blocks of chain each slot is believed to hold, indexed by slot: as many elements as
+// slots are known here, 0 for those that hold nothing. dst is overwritten and, when it is large enough, returned.
+// A chain that nobody holds costs one look-up.
+func (x *Index) Overlap(chain []block.Hash, dst []int32) []int32 {
+	now := x.second()
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.table.overlap(chain, now, dst)
+}
+
+// Remember notes that a decision sent the prompt of this chain to the slot. chain must begin with a prompt's first block
+// and is not kept. While a long unseen chain is added others get their turn, and see its first part only.
+func (x *Index) Remember(s slot.Slot, chain []block.Hash) {
+	if len(chain) == 0 || s == slot.None {
+		return
+	}
+	now := x.second()
+	// Bounded: were others to evict as fast as this adds, it must still end.
+	for more, added := true, 0; more && added < len(chain); added += step {
+		x.mu.Lock()
+		more = x.table.remember(s, chain, now, step)
+		x.mu.Unlock()
+	}
+}
+
+// SetCapacity says how many blocks the slot's engine can hold; what is remembered above that is forgotten, the least
+// recently used first. 0 or less: not known, the configured default.
+func (x *Index) SetCapacity(s slot.Slot, blocks int) {
+	if s == slot.None {
+		return
+	}
+	if blocks <= 0 {
+		blocks = x.table.defaultCapacity
+	}
+	for more := true; more; {
+		x.mu.Lock()
+		more = x.table.setCapacity(s, blocks, step)
+		x.mu.Unlock()
+	}
+}
+
+// Clear forgets all that the slot holds, and its capacity: its engine restarted, or the slot is free for another worker.
+// From the first moment on nothing of it is seen; the memory comes back piece by piece before Clear returns.
+func (x *Index) Clear(s slot.Slot) {
+	x.mu.Lock()
+	former := x.table.detach(s)
+	x.mu.Unlock()
+	for more := former != 0; more; {
+		x.mu.Lock()
+		more = x.table.drain(former, step)
+		x.mu.Unlock()
+	}
+}
+
+// Held is how many blocks the slot is remembered to hold, those included whose time to live has passed unnoticed.
+func (x *Index) Held(s slot.Slot) int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.table.heldBy(s)
+}
+
+// Stats are the index's figures since its start.
+type Stats struct {
+	Held     int // blocks over all slots; a block that two slots hold counts twice
+	Prefixes int // different blocks among them
+	// Blocks believed gone, by reason.
+	EvictedByCapacity uint64 // the worker's own cache was full
+	EvictedByTTL      uint64 // not asked for in time
+	EvictedByBound    uint64 // the index was full
+	EvictedByClear    uint64 // the worker restarted or went away
+}
+
+// Stats returns the figures.
+func (x *Index) Stats() Stats {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	t := x.table
+	return Stats{
+		Held: t.held, Prefixes: len(t.first),
+		EvictedByCapacity: t.evicted[byCapacity], EvictedByTTL: t.evicted[byTTL],
+		EvictedByBound: t.evicted[byBound], EvictedByClear: t.evicted[byClear],
+	}
+}
