@@ -13,7 +13,7 @@ import (
 func full() Params {
 	return Params{
 		NodeID: "gateway-1", Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: []string{"127.0.0.1:9002"}, XDS: "127.0.0.1:18000",
-		Pools: []Pool{{Name: "default", Workers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:8000"), netip.MustParseAddrPort("[fd00::1]:8000")}}},
+		Pools:          []Pool{{Name: "default", Workers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:8000"), netip.MustParseAddrPort("[fd00::1]:8000")}}},
 		MessageTimeout: 2 * time.Second, MaxMessageTimeout: 2 * time.Minute, IdleTimeout: 10 * time.Minute, HealthInterval: time.Second,
 		BodyLimit: 32 << 20, Version: Newest, Usage: UsageMetadata,
 	}
@@ -29,15 +29,17 @@ func TestRenderedConfigurationsAreValid(t *testing.T) {
 		t.Skip("ENVOY_ALL names no Envoy; `make test` brings them")
 	}
 	variants := map[string]func(*Params){
-		"plain":        func(*Params) {},
-		"full duplex":  func(p *Params) { p.FullDuplex = true },
-		"fail closed":  func(p *Params) { p.FailClosed = true },
-		"sockets":      func(p *Params) { p.ExtProc, p.XDS = []string{"unix:///run/attache/extproc.sock"}, "unix:///run/attache/xds.sock" },
-		"replicas":     func(p *Params) { p.ExtProc = []string{"attache-0.attache:9002", "attache-1.attache:9002"} },
-		"no usage":     func(p *Params) { p.Usage = UsageNone },
-		"usage by ai":  func(p *Params) { p.Usage = UsageAI },
-		"baseline":     func(p *Params) { p.Baseline = "127.0.0.1:0" },
-		"pools":        func(p *Params) { p.Pools = append(p.Pools, Pool{Name: "big", Workers: p.Pools[0].Workers}) },
+		"plain":       func(*Params) {},
+		"full duplex": func(p *Params) { p.FullDuplex = true },
+		"fail closed": func(p *Params) { p.FailClosed = true },
+		"sockets": func(p *Params) {
+			p.ExtProc, p.XDS = []string{"unix:///run/attache/extproc.sock"}, "unix:///run/attache/xds.sock"
+		},
+		"replicas":    func(p *Params) { p.ExtProc = []string{"attache-0.attache:9002", "attache-1.attache:9002"} },
+		"no usage":    func(p *Params) { p.Usage = UsageNone },
+		"usage by ai": func(p *Params) { p.Usage = UsageAI },
+		"baseline":    func(p *Params) { p.Baseline = "127.0.0.1:0" },
+		"pools":       func(p *Params) { p.Pools = append(p.Pools, Pool{Name: "big", Workers: p.Pools[0].Workers}) },
 		"everything in front": func(p *Params) {
 			p.Security = Security{Keys: []Key{{"alice", "sk-1"}, {"bob", "sk-2"}}, MaxBody: 32 << 20,
 				RateLimit: &RateLimit{Requests: 60, Per: time.Minute, Clients: map[string]uint32{"alice": 600}}}

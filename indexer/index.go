@@ -32,6 +32,13 @@ func New(cfg Config, now func() time.Time, reg prometheus.Registerer) (*Index, e
 	return x, nil
 }
 
+// change makes one step of a change with the lock held; step says whether more are needed.
+func (x *Index) change(step func(*table) (more bool)) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return step(x.table)
+}
+
 // second is the age of the index in whole seconds: block ages need no more, and fit in 4 bytes that way.
 func (x *Index) second() uint32 { return uint32(max(x.now().Sub(x.start), 0) / time.Second) }
 
@@ -54,9 +61,7 @@ func (x *Index) Remember(s slot.Slot, chain []block.Hash) {
 	now := x.second()
 	// Bounded: were others to evict as fast as this adds, it must still end.
 	for more, added := true, 0; more && added < len(chain); added += step {
-		x.mu.Lock()
-		more = x.table.remember(s, chain, now, step)
-		x.mu.Unlock()
+		more = x.change(func(t *table) bool { return t.remember(s, chain, now, step) })
 	}
 }
 
@@ -70,22 +75,17 @@ func (x *Index) SetCapacity(s slot.Slot, blocks int) {
 		blocks = x.table.defaultCapacity
 	}
 	for more := true; more; {
-		x.mu.Lock()
-		more = x.table.setCapacity(s, blocks, step)
-		x.mu.Unlock()
+		more = x.change(func(t *table) bool { return t.setCapacity(s, blocks, step) })
 	}
 }
 
 // Clear forgets all that the slot holds, and its capacity: its engine restarted, or the slot is free for another worker.
 // From the first moment on nothing of it is seen; the memory comes back piece by piece before Clear returns.
 func (x *Index) Clear(s slot.Slot) {
-	x.mu.Lock()
-	former := x.table.detach(s)
-	x.mu.Unlock()
-	for more := former != 0; more; {
-		x.mu.Lock()
-		more = x.table.drain(former, step)
-		x.mu.Unlock()
+	var former uint32
+	more := x.change(func(t *table) bool { former = t.detach(s); return former != 0 })
+	for more {
+		more = x.change(func(t *table) bool { return t.drain(former, step) })
 	}
 }
 

@@ -82,6 +82,19 @@ func TestSeedKeepsNamespacesApart(t *testing.T) {
 	}
 }
 
+func TestNextIsXXH3(t *testing.T) {
+	if got := Next(1, 42, true); got != 42 {
+		t.Errorf("the first block has the hash %d, want its local hash 42", got)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		parent, local := rapid.Uint64().Draw(t, "parent"), rapid.Uint64().Draw(t, "local")
+		pair := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, parent), local)
+		if got, want := Next(parent, local, false), xxh3.HashSeed(pair, 1337); got != want {
+			t.Fatalf("%x, want %x", got, want)
+		}
+	})
+}
+
 // plainChain is the dumb twin of Chainer: it has the whole stream in hand.
 func plainChain(stream []byte, size int, seed uint64) []Hash {
 	var chain []Hash

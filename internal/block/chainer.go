@@ -39,11 +39,7 @@ func (c *Chainer) Write(p []byte) {
 		c.part = c.part[:0]
 	}
 	if len(p) >= size {
-		c.hashes = slices.Grow(c.hashes, len(p)/size)
-	}
-	for len(p) >= size {
-		c.add(p[:size])
-		p = p[size:]
+		p = c.addAll(p)
 	}
 	c.part = append(c.part, p...)
 }
@@ -64,12 +60,28 @@ func (c *Chainer) WriteString(s string) {
 }
 
 func (c *Chainer) add(piece []byte) {
-	first := len(c.hashes) == c.from
-	var parent Hash
-	if !first {
-		parent = c.hashes[len(c.hashes)-1]
+	local := Local(piece, c.seed)
+	if n := len(c.hashes); n > c.from {
+		local = link(c.hashes[n-1], local)
 	}
-	c.hashes = append(c.hashes, Next(parent, Local(piece, c.seed), first))
+	c.hashes = append(c.hashes, local)
+}
+
+// addAll adds the pieces at the beginning of p, at least one, and returns what is left of it.
+func (c *Chainer) addAll(p []byte) (rest []byte) {
+	size := cap(c.part)
+	c.hashes = slices.Grow(c.hashes, len(p)/size)
+	c.add(p[:size])
+	p = p[size:]
+	n := len(c.hashes)
+	parent, dst := c.hashes[n-1], c.hashes[n:n+len(p)/size]
+	for i := range dst {
+		parent = link(parent, Local(p[:size], c.seed))
+		dst[i] = parent
+		p = p[size:]
+	}
+	c.hashes = c.hashes[:n+len(dst)]
+	return p
 }
 
 // Sum is what Reset was given, followed by the sequence hash of each complete piece. Bytes after the last complete piece

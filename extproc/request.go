@@ -1,0 +1,95 @@
+package extproc
+
+import (
+	"sync"
+
+	"attache/envoy"
+	"attache/internal/openai"
+	"attache/internal/router"
+)
+
+// requestHeaders is what routing reads of a request's headers.
+type requestHeaders struct {
+	method, path, id, client string
+	encoded                  bool     // the body is compressed: it cannot be read here
+	forged                   []string // steering headers that the client sent; they are removed
+	forgedPool               bool     // one of them is matched by routes
+}
+
+// read keeps what matters. Values are copied: they outlive the message.
+func (h *requestHeaders) read(m *message, clientHeader string) {
+	m.eachHeader(func(key, value []byte) {
+		switch string(key) {
+		case ":method":
+			h.method = string(value)
+		case ":path":
+			h.path = string(value)
+		case "x-request-id":
+			h.id = string(value)
+		case "content-encoding":
+			h.encoded = len(value) > 0 && string(value) != "identity"
+		case envoy.PoolHeader:
+			h.forged, h.forgedPool = append(h.forged, envoy.PoolHeader), true
+		case envoy.DestinationHeader:
+			h.forged = append(h.forged, envoy.DestinationHeader)
+		case envoy.ServedHeader:
+			h.forged = append(h.forged, envoy.ServedHeader)
+		default:
+			if string(key) == clientHeader {
+				h.client = string(value)
+			}
+		}
+	})
+}
+
+// verdict is what becomes of a request: an answer of our own, or changes with which it goes on. A decision is there when
+// a worker was chosen.
+type verdict struct {
+	answer   *refusal
+	change   change
+	decision *router.Decision
+}
+
+// scans keeps the span tables of finished scans: they grow with the number of messages in a conversation.
+type scans struct{ pool sync.Pool }
+
+func (s *scans) get() *openai.Request {
+	if r, ok := s.pool.Get().(*openai.Request); ok {
+		return r
+	}
+	return new(openai.Request)
+}
+
+// judge decides what becomes of a complete request. body is nil when there is none, or when the gateway keeps it.
+func (s *Server) judge(x *exchange, body []byte) verdict {
+	kind := openai.KindOf(x.request.method, x.request.path)
+	if kind == openai.Models && s.cfg.AnswerModels {
+		return verdict{answer: modelList(s.router.Models())}
+	}
+	if !kind.Inference() && s.cfg.Other == "pass" {
+		return verdict{}
+	}
+	req := router.Request{
+		ID: x.request.id, Path: x.request.path, Kind: kind, Tenant: x.request.client, Subset: x.subset.Subset,
+	}
+	if kind.Inference() && len(body) > 0 && !x.request.encoded {
+		scan := s.scans.get()
+		defer s.scans.pool.Put(scan)
+		err := openai.Scan(scan, kind, body)
+		switch {
+		case err == nil:
+			req.Body, req.Scan = body, scan
+		case s.cfg.Malformed == "reject" && x.protocol.request != modeBufferedPartial:
+			return verdict{answer: malformed(err)}
+		default:
+			s.metrics.unread("malformed")
+		}
+	} else if kind.Inference() {
+		s.metrics.unread("no_body")
+	}
+	decision, err := s.router.Route(x.ctx, &req)
+	if err != nil {
+		return verdict{answer: refusalOf(err)}
+	}
+	return verdict{change: s.changeFor(decision, &req), decision: decision}
+}

@@ -1,0 +1,181 @@
+// Package app wires attache together, and is the only place that knows the wiring framework. It decides nothing: every
+// component has an ordinary constructor and a Run, and works without this package.
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxevent"
+
+	"attache/internal/config"
+)
+
+// Options are what a process tells its components besides the configuration.
+type Options struct {
+	Version string
+	Log     *slog.Logger
+}
+
+// Addrs are where the listeners are bound; port 0 in the configuration becomes a port here.
+type Addrs struct {
+	ExtProc, XDS, Admin net.Addr
+}
+
+// App is one attache process in the making.
+type App struct {
+	fx    *fx.App
+	addrs Addrs
+}
+
+// modules in the order in which they start; they stop in reverse, so that running requests finish while everything
+// they need is still there.
+func modules() fx.Option {
+	return fx.Options(
+		workersModule, // who serves, in what state
+		routerModule,  // who should answer
+		controlModule, // what Envoy knows
+		adminModule,   // what operators see
+		extprocModule, // what Envoy asks
+	)
+}
+
+// New builds every component and opens the listeners. The configuration must be valid.
+func New(cfg *config.Config, opts Options) (*App, error) {
+	a := &App{}
+	a.fx = fx.New(a.options(cfg, opts))
+	return a, a.fx.Err()
+}
+
+func (a *App) options(cfg *config.Config, opts Options) fx.Option {
+	if cfg.Replica == "" {
+		cfg.Replica = replicaName()
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		buildInfo(opts.Version))
+	return fx.Options(
+		fx.Supply(cfg, opts, opts.Log, fx.Annotate(reg, fx.As(new(prometheus.Registerer), new(prometheus.Gatherer)))),
+		fx.Provide(func() func() time.Time { return time.Now }),
+		fx.WithLogger(func() fxevent.Logger {
+			l := &fxevent.SlogLogger{Logger: opts.Log}
+			l.UseLogLevel(slog.LevelDebug)
+			return l
+		}),
+		fx.StopTimeout(cfg.ExtProc.DrainWait+cfg.ExtProc.DrainTimeout+15*time.Second),
+		fx.Invoke(func() { tuneRuntime(cfg.Runtime, opts.Log) }),
+		modules(),
+		fx.Populate(&a.addrs),
+	)
+}
+
+// Start starts every component.
+func (a *App) Start(ctx context.Context) error { return a.fx.Start(ctx) }
+
+// Stop drains and stops every component, in reverse order.
+func (a *App) Stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), a.fx.StopTimeout())
+	defer cancel()
+	return a.fx.Stop(ctx)
+}
+
+// Failed delivers once when a component has ended by itself.
+func (a *App) Failed() <-chan fx.ShutdownSignal { return a.fx.Wait() }
+
+// Addrs are where the listeners are bound.
+func (a *App) Addrs() Addrs { return a.addrs }
+
+// Run runs attache until ctx ends or a component fails.
+func Run(ctx context.Context, cfg *config.Config, opts Options) error {
+	a, err := New(cfg, opts)
+	if err != nil {
+		return err
+	}
+	failed := a.Failed()
+	if err := a.Start(ctx); err != nil {
+		return err
+	}
+	opts.Log.Info("attache serves", "version", opts.Version, "replica", cfg.Replica, "extproc", a.addrs.ExtProc.String(),
+		"xds", a.addrs.XDS.String(), "dashboard", "http://"+a.addrs.Admin.String())
+	var cause error
+	select {
+	case <-ctx.Done():
+		opts.Log.Info("attache drains", "wait", cfg.ExtProc.DrainWait.String(), "at_most", cfg.ExtProc.DrainTimeout.String())
+	case signal := <-failed:
+		if signal.ExitCode != 0 {
+			cause = errComponent
+		}
+	}
+	if err := a.Stop(); err != nil {
+		return err
+	}
+	opts.Log.Info("attache has stopped")
+	return cause
+}
+
+var errComponent = fmt.Errorf("a component failed; the log says which")
+
+// running turns a component's Run into lifecycle hooks. A component that ends by itself ends the process.
+func running(lc fx.Lifecycle, shutdown fx.Shutdowner, log *slog.Logger, name string, run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	lc.Append(fx.Hook{
+		OnStart: func(context.Context) error {
+			go func() {
+				defer close(done)
+				if err := run(ctx); err != nil && ctx.Err() == nil {
+					log.Error("a component failed", "component", name, "error", err)
+					_ = shutdown.Shutdown(fx.ExitCode(1))
+				}
+			}()
+			return nil
+		},
+		OnStop: func(stop context.Context) error {
+			cancel()
+			select {
+			case <-done:
+				return nil
+			case <-stop.Done():
+				return fmt.Errorf("%s did not stop in time", name)
+			}
+		},
+	})
+}
+
+// NewLogger makes the process's logger.
+func NewLogger(cfg config.Log, to io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: cfg.SlogLevel()}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(to, options))
+	}
+	return slog.New(slog.NewTextHandler(to, options))
+}
+
+// replicaName is the host's name without dots; they separate the parts of a decision's id.
+func replicaName() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		return "attache"
+	}
+	for i, c := range host {
+		if c == '.' {
+			return host[:i]
+		}
+	}
+	return host
+}
+
+func buildInfo(version string) prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "attache_build_info", Help: "1, labelled with the version.",
+		ConstLabels: prometheus.Labels{"version": version}})
+	g.Set(1)
+	return g
+}

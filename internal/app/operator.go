@@ -1,0 +1,34 @@
+package app
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/fx"
+
+	"attache/internal/admin"
+	"attache/internal/config"
+	"attache/internal/router"
+	"attache/internal/worker"
+	"attache/xds"
+)
+
+// adminModule is the operator's side.
+var adminModule = fx.Module("admin",
+	fx.Provide(
+		func() *atomic.Bool { return new(atomic.Bool) }, // whether ext_proc takes requests
+		func(cfg *config.Config, opts Options, registry *worker.Registry, r *router.Router, control *xds.Server, w *windows,
+			serving *atomic.Bool) *source {
+			return &source{cfg: cfg, version: opts.Version, started: time.Now(), registry: registry, router: r, control: control,
+				windows: w, serving: serving}
+		},
+		func(cfg *config.Config, src *source, log *slog.Logger, gatherer prometheus.Gatherer) (*admin.Server, error) {
+			return admin.New(cfg.Admin, src, log.With("component", "admin"), gatherer)
+		},
+	),
+	fx.Invoke(func(lc fx.Lifecycle, shutdown fx.Shutdowner, log *slog.Logger, s *admin.Server) {
+		running(lc, shutdown, log, "admin", s.Run)
+	}),
+)

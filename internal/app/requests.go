@@ -1,0 +1,74 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/fx"
+	"google.golang.org/grpc"
+
+	"attache/extproc"
+	"attache/extproc/accesslog"
+	"attache/internal/admin"
+	"attache/internal/config"
+	"attache/internal/router"
+	"attache/internal/worker"
+	"attache/xds"
+)
+
+// extprocModule is what Envoy asks, and what Envoy tells afterwards, on one port.
+var extprocModule = fx.Module("extproc",
+	fx.Provide(func(cfg *config.Config, r *router.Router, log *slog.Logger, reg prometheus.Registerer) (*extproc.Server, error) {
+		logs := accesslog.New(r, log.With("component", "accesslog"), reg)
+		return extproc.New(extproc.Params{
+			Config: cfg.ExtProc, Router: r, DefaultPool: cfg.Pools[0].Name, Log: log.With("component", "extproc"), Metrics: reg,
+			Register: []func(grpc.ServiceRegistrar){logs.Register},
+		})
+	}),
+	fx.Provide(func(e *extproc.Server, c *xds.Server, a *admin.Server) Addrs {
+		return Addrs{ExtProc: e.Addr(), XDS: c.Addr(), Admin: a.Addr()}
+	}),
+	fx.Invoke(func(lc fx.Lifecycle, shutdown fx.Shutdowner, log *slog.Logger, s *extproc.Server, registry *worker.Registry,
+		serving *atomic.Bool) {
+		running(lc, shutdown, log, "extproc", func(ctx context.Context) error {
+			go becomeReady(ctx, registry, func() {
+				serving.Store(true)
+				s.SetReady(true)
+			})
+			context.AfterFunc(ctx, func() { serving.Store(false) })
+			return s.Run(ctx)
+		})
+	}),
+)
+
+// firstLook is how long the first health checks may hold readiness back: a worker that never answers must not keep the
+// others from being used.
+const firstLook = 2 * time.Second
+
+// becomeReady waits until every known worker was looked at once.
+func becomeReady(ctx context.Context, registry *worker.Registry, ready func()) {
+	deadline := time.After(firstLook)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		starting := false
+		for _, w := range registry.Set().All() {
+			starting = starting || w.State == worker.Starting
+		}
+		if !starting {
+			ready()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-deadline:
+			ready()
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"attache/internal/admin"
+	"attache/internal/config"
+	"attache/internal/router"
+	"attache/internal/worker"
+	"attache/xds"
+)
+
+// source shows the operator what the components know. It only translates.
+type source struct {
+	cfg      *config.Config
+	version  string
+	started  time.Time
+	registry *worker.Registry
+	router   *router.Router
+	control  *xds.Server
+	windows  *windows
+	serving  *atomic.Bool // ext_proc takes requests
+}
+
+const lastMinute = time.Minute
+
+func (s *source) Status() admin.Status {
+	sum := s.windows.all.Summary(lastMinute)
+	st := admin.Status{
+		Version: s.version, StartedAt: s.started, Replica: s.cfg.Replica, Mode: s.mode(),
+		RequestsPerS: sum.RequestsPerS, ErrorsPerS: sum.ErrorsPerS, TTFTP50S: sum.TTFTP50S, TTFTP99S: sum.TTFTP99S, Reuse: sum.Reuse,
+	}
+	for _, w := range s.Workers() {
+		st.RequestsTotal += w.RequestsTotal
+		st.ErrorsTotal += w.FailuresTotal
+		st.InFlight += w.InFlight
+		if w.State != string(worker.Ready) && w.State != string(worker.Draining) {
+			st.Warnings = append(st.Warnings, fmt.Sprintf("%s (%s) is %s: %s", w.Name, w.Address, w.State, w.Cause))
+		}
+	}
+	if st.ErrorsTotal > 0 {
+		st.Errors = []admin.Tally{{Name: "failed requests", Total: st.ErrorsTotal}}
+	}
+	for _, n := range s.control.Status().Nodes {
+		st.Envoys = append(st.Envoys, admin.Envoy{Node: n.ID, Version: n.Version, Profile: n.Profile, ConnectedSince: n.Since, LastNack: n.LastNack})
+		if n.LastNack != "" {
+			st.Warnings = append(st.Warnings, fmt.Sprintf("Envoy %s refused its configuration: %s", n.ID, n.LastNack))
+		}
+	}
+	return st
+}
+
+// mode says how Envoy gets its configuration, by what is connected.
+func (s *source) mode() string {
+	if len(s.control.Status().Nodes) == 0 {
+		return "static"
+	}
+	return "xds"
+}
+
+func (s *source) Pools() []admin.Pool {
+	var pools []admin.Pool
+	set := s.registry.Set()
+	for _, p := range s.router.Pools() {
+		sum := s.windows.pools[p.Name].Summary(lastMinute)
+		pools = append(pools, admin.Pool{
+			Name: p.Name, Models: p.Models, Policy: p.Policy, WorkersReady: len(set.Eligible(p.Name)), WorkersTotal: len(set.Pool(p.Name)),
+			RequestsPerS: sum.RequestsPerS, Reuse: sum.Reuse, TTFTP50S: sum.TTFTP50S, TTFTP99S: sum.TTFTP99S,
+			SpeedFactor: admin.Known(p.SpeedFactor),
+		})
+	}
+	return pools
+}
+
+func (s *source) Workers() []admin.Worker {
+	var workers []admin.Worker
+	for _, w := range s.registry.Set().All() {
+		v, stats := s.router.Worker(w.Pool, w.Name, w.Slot), w.Stats()
+		a := admin.Worker{
+			Name: w.Name, Pool: w.Pool, Address: w.Endpoint, Engine: string(w.Engine), State: string(w.State), Cause: w.Cause,
+			Since: w.Since, Epoch: w.Epoch, InFlight: v.InFlight, QueueS: admin.Seconds(v.Backlog),
+			CachedBlocksKnown: admin.Known(v.HeldBlocks), RequestsTotal: v.Requests, FailuresTotal: v.Failures,
+			CachedShare: admin.Share(v.Delivered, v.PromptTokens),
+		}
+		if v.TTFTP50 > 0 {
+			a.TTFTP50S = admin.Seconds(v.TTFTP50)
+		}
+		if !stats.At.IsZero() && stats.Err == "" {
+			a.EngineRunning, a.EngineWaiting, a.KVUsage = admin.Known(stats.Running), admin.Known(stats.Waiting), admin.Known(stats.KVUsage)
+		}
+		workers = append(workers, a)
+	}
+	return workers
+}
+
+func (s *source) Decisions(limit int) []admin.Decision {
+	var decisions []admin.Decision
+	for _, d := range s.router.Decisions(limit) {
+		a := admin.Decision{
+			ID: d.ID, Time: d.At, RequestID: d.RequestID, Pool: d.Pool, Model: d.Model, Path: d.Path, PromptTokens: d.PromptTokens,
+			Rung: d.Rung, Chosen: d.Named[0], Alternatives: d.Named[1:], CandidatesTotal: d.CandidatesTotal, Served: d.Served,
+		}
+		if d.PredictedTTFT > 0 {
+			a.PredictedTTFTS = admin.Seconds(d.PredictedTTFT)
+		}
+		for _, c := range d.Candidates {
+			a.Candidates = append(a.Candidates, candidate(c))
+		}
+		if o := d.Outcome; o != nil {
+			a.Outcome, a.Attempts = o.Verdict(), o.Attempts
+			if o.TTFT > 0 {
+				a.TTFTS = admin.Seconds(o.TTFT)
+			}
+			if o.EngineTTFT > 0 {
+				a.EngineTTFTS = admin.Seconds(o.EngineTTFT)
+			}
+			if o.CachedKnown {
+				a.DeliveredCachedTokens = admin.Known(o.CachedTokens)
+			}
+		}
+		decisions = append(decisions, a)
+	}
+	return decisions
+}
+
+func (s *source) Series() admin.Series { return s.windows.all.Series() }
+
+func (s *source) Config() string { return s.cfg.YAML() }
+
+func (s *source) Ready() admin.Readiness {
+	set := s.registry.Set()
+	ready, all := 0, len(set.All())
+	for _, p := range s.cfg.Pools {
+		ready += len(set.Eligible(p.Name))
+	}
+	workers := admin.Check{Name: "workers", State: admin.OK, Detail: fmt.Sprintf("%d of %d workers ready", ready, all)}
+	switch {
+	case all == 0:
+		workers.State, workers.Detail = admin.Failed, "no workers known: give --workers host:port, pools[].workers or pools[].workers_file"
+	case ready == 0:
+		workers.State = admin.Failed
+	case ready < all:
+		workers.State = admin.Degraded
+	}
+	extproc := admin.Check{Name: "extproc", State: admin.OK, Detail: "takes requests"}
+	if !s.serving.Load() {
+		extproc.State, extproc.Detail = admin.Failed, "not yet ready, or draining"
+	}
+	control := admin.Check{Name: "xds", State: admin.OK}
+	nodes := s.control.Status().Nodes
+	control.Detail = fmt.Sprintf("%d Envoys connected", len(nodes))
+	for _, n := range nodes {
+		if n.LastNack != "" {
+			control.State, control.Detail = admin.Degraded, fmt.Sprintf("Envoy %s refused its configuration: %s", n.ID, n.LastNack)
+		}
+	}
+	return admin.Readiness{Checks: []admin.Check{workers, extproc, control}}
+}
+
+func (s *source) Live() error { return nil }
+
+func (s *source) Drain(name string, on bool) error {
+	err := s.registry.Drain(name, on)
+	if err == nil {
+		return nil
+	}
+	return errors.Join(errors.New("draining "+name), err)
+}
+
+func candidate(c router.ExplainedCandidate) admin.Candidate {
+	a := admin.Candidate{Worker: c.Worker, CachedTokens: c.CachedTokens, Eligible: true, InFlight: admin.Known(c.Terms.InFlight),
+		Total: admin.Known(c.Terms.Total), Unit: c.Terms.Unit.String()}
+	for _, t := range c.Terms.Parts() {
+		a.Terms = append(a.Terms, admin.Term{Name: t.Name, Value: admin.Known(t.Value)})
+	}
+	return a
+}

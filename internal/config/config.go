@@ -1,0 +1,220 @@
+// Package config is the one YAML file: it composes the Config of every package, fills in defaults, and refuses what is
+// wrong with file, line, field and rule.
+//
+// Every default is good; an empty file is a valid one. Unknown keys are errors, because a misspelt key that is ignored is
+// a setting that silently does not hold.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"attache/extproc"
+	"attache/internal/admin"
+	"attache/internal/field"
+	"attache/internal/router"
+	"attache/internal/worker"
+	"attache/xds"
+)
+
+// Config is the whole file.
+type Config struct {
+	// Replica names this process among several: it appears in decision ids, metrics and the admin API. Empty: the host's
+	// name. Two replicas of one name take each other's access-log reports for their own.
+	Replica string `yaml:"replica"`
+	// Pools are the groups of workers, each serving one set of models. The first is the default pool: it takes requests
+	// that name no model, and is where Envoy sends everything while attache is away.
+	Pools []Pool `yaml:"pools"`
+	// Workers is how workers are watched: health checks, metrics, circuit breaking.
+	Workers worker.Config `yaml:"workers"`
+	// Router is how a worker is chosen.
+	Router router.Config `yaml:"router"`
+	// ExtProc is the server that Envoy asks for every request.
+	ExtProc extproc.Config `yaml:"extproc"`
+	// XDS is the control plane: where Envoy fetches its configuration from, and what that says.
+	XDS xds.Config `yaml:"xds"`
+	// Admin is the operator's side: metrics, health, API and dashboard.
+	Admin admin.Config `yaml:"admin"`
+	// Log is what is written to standard error.
+	Log Log `yaml:"log"`
+	// Runtime tunes the Go runtime.
+	Runtime Runtime `yaml:"runtime"`
+}
+
+// Pool is one pool and where its workers come from.
+type Pool struct {
+	router.PoolConfig `yaml:",inline"`
+	// Workers are the addresses of the pool's engines, "host:port". A host name is resolved once, at start; use
+	// workers_file or a control loop of yours where addresses change.
+	Workers []string `yaml:"workers"`
+	// WorkersFile is a YAML or JSON file with further workers (docs/operations.md); it is watched, and a change takes
+	// effect within a second. A file that turns bad keeps the last good list.
+	WorkersFile string `yaml:"workers_file"`
+	// Engine is what the workers run: "vllm", "sglang", "trtllm", or "auto" to tell by their metrics. A wrong value makes
+	// their load invisible.
+	Engine worker.Engine `yaml:"engine"`
+}
+
+// Log is what is written to standard error. Prompts are never logged.
+type Log struct {
+	// Level is the least important level that is written: "debug", "info", "warn" or "error".
+	Level string `yaml:"level"`
+	// Format is "text" for people or "json" for collectors.
+	Format string `yaml:"format"`
+}
+
+// Runtime tunes the Go runtime.
+type Runtime struct {
+	// GCPercent is how much garbage may gather before a collection, in percent of what is live. 400 costs memory and saves
+	// up to a third of the CPU of a decision against Go's default of 100 (docs/performance.md).
+	GCPercent int `yaml:"gc_percent"`
+	// MemoryLimit is the size at which the collector works harder instead of growing, in bytes or with a unit. 0: nine
+	// tenths of the control group's limit, or none where there is no such limit. Too low a value costs CPU without end.
+	MemoryLimit field.Bytes `yaml:"memory_limit"`
+}
+
+// Default is the configuration of an empty file: one pool without workers.
+func Default() Config {
+	return Config{
+		Pools:   []Pool{{PoolConfig: router.PoolConfig{Name: "default"}, Engine: worker.Auto}},
+		Workers: worker.DefaultConfig(),
+		Router:  router.DefaultConfig(),
+		ExtProc: extproc.DefaultConfig(),
+		XDS:     xds.DefaultConfig(),
+		Admin:   admin.DefaultConfig(),
+		Log:     Log{Level: "info", Format: "text"},
+		Runtime: Runtime{GCPercent: 400},
+	}
+}
+
+// Validate reports every field that breaks its rule, in the order of the file's documentation.
+func (c *Config) Validate() error {
+	var check field.Checker
+	check.Check(len(c.Pools) > 0, "pools", nil, "must have at least one pool")
+	check.Under("pools", router.ValidatePools(c.PoolConfigs()))
+	for i, p := range c.Pools {
+		at := fmt.Sprintf("pools[%d].", i)
+		for j, address := range p.Workers {
+			if _, _, err := worker.ParseAddress(address); err != nil {
+				check.Check(false, fmt.Sprintf("%sworkers[%d]", at, j), address, err.Error())
+			}
+		}
+		check.Check(p.Engine.Valid(), at+"engine", string(p.Engine), `must be "auto", "vllm", "sglang" or "trtllm"`)
+	}
+	check.Under("workers", c.Workers.Validate())
+	check.Under("router", c.Router.Validate())
+	check.Under("extproc", c.ExtProc.Validate())
+	check.Under("xds", c.XDS.Validate())
+	check.Under("admin", c.Admin.Validate())
+	check.Check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", c.Log.Level,
+		`must be "debug", "info", "warn" or "error"`)
+	check.Check(c.Log.Format == "text" || c.Log.Format == "json", "log.format", c.Log.Format, `must be "text" or "json"`)
+	check.Check(c.Runtime.GCPercent >= 10 && c.Runtime.GCPercent <= 10000, "runtime.gc_percent", c.Runtime.GCPercent,
+		"must be 10 to 10000 percent")
+	check.Check(!strings.ContainsAny(c.Replica, ". \t\n"), "replica", c.Replica, "must have no dots and no spaces")
+	return check.Err()
+}
+
+// PoolConfigs are the pools as the router takes them.
+func (c *Config) PoolConfigs() []router.PoolConfig {
+	pools := make([]router.PoolConfig, len(c.Pools))
+	for i, p := range c.Pools {
+		pools[i] = p.PoolConfig
+	}
+	return pools
+}
+
+// SlogLevel is the level of the log.
+func (l Log) SlogLevel() slog.Level {
+	var level slog.Level
+	if level.UnmarshalText([]byte(l.Level)) != nil {
+		return slog.LevelInfo
+	}
+	return level
+}
+
+// Load reads a file over the defaults and validates it. The error names file and line of every mistake.
+func Load(path string) (*Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return Parse(path, text)
+}
+
+// Parse is Load for text that is already there; name is what errors call it.
+func Parse(name string, text []byte) (*Config, error) {
+	c := Default()
+	if len(strings.TrimSpace(string(text))) > 0 {
+		if err := yaml.UnmarshalWithOptions(text, &c, yaml.Strict()); err != nil {
+			return nil, syntax(name, err)
+		}
+	}
+	for i := range c.Pools {
+		if c.Pools[i].Engine == "" {
+			c.Pools[i].Engine = worker.Auto
+		}
+	}
+	if err := c.Validate(); err != nil {
+		return nil, located(name, text, err)
+	}
+	return &c, nil
+}
+
+// syntax turns the YAML library's error into "file:line: what".
+func syntax(name string, err error) error {
+	var y yaml.Error
+	if errors.As(err, &y) && y.GetToken() != nil {
+		at := y.GetToken().Position
+		return fmt.Errorf("%s:%d:%d: %s", name, at.Line, at.Column, y.GetMessage())
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// located gives every field error the line of its field, or of the nearest part of its path that the file has.
+func located(name string, text []byte, err error) error {
+	file, parseErr := parser.ParseBytes(text, 0)
+	var lines []error
+	for _, e := range field.All(err) {
+		at := name
+		if line := lineOf(file, e.Path); parseErr == nil && line > 0 {
+			at = fmt.Sprintf("%s:%d", name, line)
+		}
+		lines = append(lines, fmt.Errorf("%s: %w", at, e))
+	}
+	return errors.Join(lines...)
+}
+
+// lineOf finds a path in the file, shortening it until something is found; 0 when nothing is.
+func lineOf(file *ast.File, path string) int {
+	for path != "" {
+		if p, err := yaml.PathString("$." + path); err == nil {
+			if node, err := p.FilterFile(file); err == nil && node != nil && node.GetToken() != nil {
+				return node.GetToken().Position.Line
+			}
+		}
+		cut := max(strings.LastIndexByte(path, '.'), strings.LastIndexByte(path, '['))
+		if cut < 0 {
+			return 0
+		}
+		path = path[:cut]
+	}
+	return 0
+}
+
+// YAML writes the configuration in effect. It holds no secrets: keys and certificates are named by file.
+func (c *Config) YAML() string {
+	text, err := yaml.Marshal(c)
+	if err != nil {
+		return "# the configuration could not be written: " + err.Error() + "\n"
+	}
+	return string(text)
+}

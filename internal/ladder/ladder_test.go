@@ -1,0 +1,95 @@
+// Package ladder holds the import ladder of docs/architecture.md: who may import whom.
+package ladder
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rungs lists every edge that is allowed, downward only. A package that is not listed may not exist; "*" may import all.
+// internal/field and internal/slot are the two leaves that everybody may use.
+var rungs = map[string][]string{
+	"cmd/attache":               {"*"},
+	"internal/app":              {"*"},
+	"internal/demo":             {"*"},
+	"e2e":                       {"*"},
+	"extproc/bench":             {"*"},
+	"internal/config/configdoc": {"internal/config"},
+	// Config types only.
+	"internal/config": {"extproc", "internal/admin", "internal/prompt", "indexer", "internal/router", "internal/worker", "scoring", "xds"},
+
+	"extproc":           {"envoy", "internal/openai", "internal/router", "internal/worker"},
+	"extproc/accesslog": {"envoy", "internal/router"},
+	"xds":               {"envoy", "internal/worker"},
+	"internal/router": {"indexer", "scoring", "scoring/queue", "internal/block", "internal/openai", "internal/prompt",
+		"internal/worker"},
+	"internal/prompt": {"internal/openai", "internal/block"},
+	"internal/sim":    {"scoring", "indexer", "internal/block", "internal/openai", "internal/prompt", "internal/worker"},
+	"internal/admin":  {"internal/router", "internal/worker", "indexer"},
+	"indexer":         {"internal/block"},
+	"internal/worker": {},
+	"scoring":         {},
+	"internal/block":  {},
+	"internal/openai": {},
+	"envoy":           {},
+	"internal/field":  {},
+	"internal/proc":   {},
+	"internal/slot":   {},
+	"internal/ladder": {},
+}
+
+var everybody = []string{"internal/field", "internal/slot"}
+
+// only says which package alone may import a module: "only internal/app knows fx", and so on.
+var only = map[string][]string{
+	"go.uber.org/fx":                         {"internal/app"},
+	"github.com/envoyproxy/go-control-plane": {"extproc", "extproc/accesslog", "extproc/bench", "envoy", "xds", "e2e"},
+	"github.com/alecthomas/kong":             {"cmd/attache"},
+	"github.com/redis/go-redis":              {"internal/state"},
+}
+
+func TestImportLadder(t *testing.T) {
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	seen := 0
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; seen++ {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(p.ImportPath, "attache/")
+		allowed, known := rungs[name]
+		if !known {
+			t.Errorf("%s is not on the ladder: add it with what it may import, and to docs/architecture.md", name)
+			continue
+		}
+		for _, path := range p.Imports {
+			for module, owners := range only {
+				if strings.HasPrefix(path, module) && !slices.Contains(owners, name) {
+					t.Errorf("%s imports %s, which is for %s only", name, path, strings.Join(owners, ", "))
+				}
+			}
+			ours, is := strings.CutPrefix(path, "attache/")
+			if is && !slices.Contains(allowed, "*") && !slices.Contains(allowed, ours) && !slices.Contains(everybody, ours) {
+				t.Errorf("%s imports %s: not on the ladder (it may import %s)", name, ours, strings.Join(allowed, ", "))
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("go list showed %d packages only", seen)
+	}
+}

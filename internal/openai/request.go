@@ -1,0 +1,130 @@
+package openai
+
+// Request is what routing needs to know of a request body, as places in it. Scan fills it; a Request that is used again
+// keeps its memory. It holds no reference to the body: whoever reads a span needs the same bytes that were scanned.
+type Request struct {
+	Kind Kind
+	// Model is the name of the model, still escaped; empty when there is none or when it is null. See ModelText.
+	Model Span
+	// Stream says that the answer is to come as events.
+	Stream bool
+	// IncludeUsage says that a streamed answer ends with its usage: because stream_options.include_usage asks for it,
+	// or because this kind of API (Responses, Messages) always does.
+	IncludeUsage bool
+	// MaxTokens bounds the tokens of the answer: max_completion_tokens, else max_tokens, else max_output_tokens. 0 when
+	// there is no bound.
+	MaxTokens int
+	// Priority is vLLM's: lower is served earlier. 0 when absent.
+	Priority int
+	// CacheSalt separates KV caches; User, PromptCacheKey and SessionID tell which requests belong together. Strings are
+	// still escaped. A salt that is no string (SGLang takes lists) is its raw JSON, so that it separates all the same.
+	CacheSalt, User, PromptCacheKey, SessionID Span
+	// Tools is the raw JSON of the tools that a chat offers; empty when there are none.
+	Tools Span
+	// Parts is the prompt in the order in which it is rendered, whatever the order of members in the body: tools apart,
+	// instructions first, then the messages. It is empty when there is no prompt.
+	Parts []Part
+	// Turns is the number of messages (Chat, Messages), of input items (Responses; a string is one), or of prompts
+	// (Completions, Embeddings).
+	Turns int
+
+	edits    edits
+	embedded bool    // the prompt came in a form that has no text
+	maxNew   int     // max_completion_tokens
+	lead     section // instructions, as a range of Parts
+	main     section // messages or prompts
+	spare    []Part
+
+	wrongModel, wrongPrompt *FieldError // what engines refuse in the last model and the last prompt
+}
+
+// Part is a piece of the prompt.
+type Part struct {
+	Kind PartKind
+	Form Form
+	Span Span
+}
+
+// PartKind says what a part is.
+type PartKind uint8
+
+// The kinds of parts. A chat is a sequence of messages, each of which begins with one of the three roles, followed by its
+// other parts in the order of this list; content (Text, Media) and tool calls (ToolName, ToolArguments) repeat.
+const (
+	// Role begins a message; the span is the role, or the type of an input item that has no role.
+	Role PartKind = iota + 1
+	// SystemRole begins a message that is known to be the system's: it has no span.
+	SystemRole
+	// UserRole begins a message that is known to be the user's: it has no span.
+	UserRole
+	// Name is the name of the author, or of the function in an input item.
+	Name
+	// CallID says which tool call a message answers.
+	CallID
+	// Reasoning is what the model thought before it answered.
+	Reasoning
+	// Text is text of the message.
+	Text
+	// Media is an image, audio, a file, or content of a type that is not known: raw JSON.
+	Media
+	// ToolName is the function that a tool call names.
+	ToolName
+	// ToolArguments are its arguments.
+	ToolArguments
+	// Prompt is the text of one whole prompt of a completion.
+	Prompt
+	// TokenIDs is one whole prompt of a completion as a JSON array of unsigned integers.
+	TokenIDs
+)
+
+// Form says how the bytes of a span are to be read. The first three are contents of strings.
+type Form uint8
+
+// The forms.
+const (
+	// Plain has no escapes: the bytes are the text.
+	Plain Form = iota
+	// Shortest has only the escapes that JSON requires, each in its shortest form: a text has one shortest form.
+	Shortest
+	// Escaped may have any escapes; see Shorten and AppendUnescaped.
+	Escaped
+	// Raw is JSON.
+	Raw
+)
+
+// section is a range of Parts.
+type section struct{ from, to int }
+
+// reset makes a used Request empty.
+func (r *Request) reset(kind Kind) {
+	*r = Request{Kind: kind, Parts: r.Parts[:0], spare: r.spare[:0]}
+}
+
+// ModelText is the name of the model, unescaped; "" when there is none.
+func (r *Request) ModelText(body []byte) string {
+	if r.Model.Empty() {
+		return ""
+	}
+	var name [128]byte
+	return string(AppendUnescaped(name[:0], body, r.Model))
+}
+
+// Check reports, as a *FieldError, a prompt that is missing, which every engine refuses. A missing model is no error: it
+// stands for the model that the engine serves.
+func (r *Request) Check() error {
+	missing := r.Turns == 0 && !r.embedded
+	switch {
+	case !missing:
+		return nil
+	case r.Kind == Chat || r.Kind == Messages:
+		return &FieldError{Field: "messages", Offset: -1, Want: "must be an array with at least one message"}
+	case r.Kind == Completions:
+		return &FieldError{Field: "prompt", Offset: -1, Want: wantPrompt}
+	case r.Kind == Responses:
+		return &FieldError{Field: "input", Offset: -1, Want: "must be a string or an array of items"}
+	case r.Kind == Embeddings:
+		return &FieldError{Field: "input", Offset: -1, Want: wantPrompt}
+	default:
+		return nil
+	}
+}

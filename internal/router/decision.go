@@ -1,0 +1,218 @@
+package router
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"attache/internal/block"
+	"attache/internal/prompt"
+	"attache/internal/worker"
+	"attache/scoring"
+)
+
+// Decision is where a request goes.
+type Decision struct {
+	// ID names the decision across replicas; it travels through Envoy and comes back with the access log.
+	ID      string
+	Replica string
+	Pool    string
+	// Model is the name to write into the body; "" leaves the body as it is.
+	Model string
+	// Destinations are the chosen worker and its alternatives, best first: "ip:port,ip:port". Envoy takes them in this
+	// order, one per attempt.
+	Destinations string
+	// PredictedCached is how many prompt tokens the chosen worker is believed to hold.
+	PredictedCached int
+	Done            Done
+}
+
+// Done is the way back of a decision. Every method is safe for concurrent use and works at most once; the zero Done does
+// nothing.
+type Done struct{ rec *record }
+
+// Prefilled says that the worker has computed the prompt: its prefill load is released.
+func (d Done) Prefilled() {
+	if d.rec != nil {
+		d.rec.booking.Prefilled()
+	}
+}
+
+// End says that the request is over or its client gone: everything booked is released. The decision then waits for its
+// Report.
+func (d Done) End() {
+	if d.rec != nil {
+		d.rec.end()
+	}
+}
+
+const (
+	keepRanked = 16  // candidates remembered for explaining
+	keepChain  = 512 // blocks remembered for crediting a worker that served in the chosen one's place
+)
+
+// record is one decision from Route to Report.
+type record struct {
+	router  *Router
+	pool    *pool
+	number  uint64
+	at      time.Time
+	booking *scoring.Booking
+
+	requestID, path, model, tenant string
+	promptTokens                   int
+	rung                           prompt.Rung
+	stream                         bool
+	available, captured            int              // cached tokens: best any candidate offered, the chosen one's
+	named                          []*worker.Worker // as in Destinations
+	ranked                         []scoring.Ranked // best first, at most keepRanked
+	candidates                     int
+
+	mu    sync.Mutex // guards what follows
+	chain []block.Hash
+	on    int // index in named of the worker that carries the booking
+	ended time.Time
+	out   *Outcome
+}
+
+// id is "replica.number", both as the access log brings them back.
+func (rec *record) id() string {
+	return rec.router.replica + "." + strconv.FormatUint(rec.number, 36)
+}
+
+// parseID takes an id apart; ok is false for what no replica wrote.
+func parseID(id string) (replica string, number uint64, ok bool) {
+	replica, digits, found := strings.Cut(id, ".")
+	number, err := strconv.ParseUint(digits, 36, 64)
+	return replica, number, found && err == nil
+}
+
+func (rec *record) end() {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if rec.ended.IsZero() {
+		rec.ended = rec.router.now()
+		rec.booking.End()
+	}
+}
+
+// fallBack moves the booking to the first alternative that may still serve, when the worker that carries it is gone:
+// Envoy's retry goes there with the same body.
+func (rec *record) fallBack(set *worker.Set) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if !rec.ended.IsZero() {
+		return
+	}
+	for i := rec.on + 1; i < len(rec.named); i++ {
+		if w := set.BySlot(rec.named[i].Slot); w != nil && w.Eligible() {
+			rec.on = i
+			rec.booking.Move(w.Slot)
+			return
+		}
+	}
+}
+
+// carrier is the worker that carries the booking.
+func (rec *record) carrier() *worker.Worker {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return rec.named[rec.on]
+}
+
+// table finds the decisions that are under way or wait for their report. It is sharded so that requests on different
+// cores seldom meet.
+type table struct {
+	shards [16]struct {
+		mu   sync.Mutex
+		recs map[uint64]*record
+	}
+}
+
+func (t *table) init() {
+	for i := range t.shards {
+		t.shards[i].recs = map[uint64]*record{}
+	}
+}
+
+func (t *table) put(rec *record) {
+	s := &t.shards[rec.number%uint64(len(t.shards))]
+	s.mu.Lock()
+	s.recs[rec.number] = rec
+	s.mu.Unlock()
+}
+
+// take removes and returns a decision; nil when it is unknown or was taken before.
+func (t *table) take(number uint64) *record {
+	s := &t.shards[number%uint64(len(t.shards))]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := s.recs[number]
+	delete(s.recs, number)
+	return rec
+}
+
+// each calls visit for every decision that is there; visit runs without the table's lock.
+func (t *table) each(visit func(*record)) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		recs := make([]*record, 0, len(s.recs))
+		for _, rec := range s.recs {
+			recs = append(recs, rec)
+		}
+		s.mu.Unlock()
+		for _, rec := range recs {
+			visit(rec)
+		}
+	}
+}
+
+// forget drops decisions that ended before the deadline and got no report; it returns how many.
+func (t *table) forget(deadline time.Time) (dropped int) {
+	t.each(func(rec *record) {
+		rec.mu.Lock()
+		old := !rec.ended.IsZero() && rec.ended.Before(deadline)
+		rec.mu.Unlock()
+		if old && t.take(rec.number) != nil {
+			dropped++
+		}
+	})
+	return dropped
+}
+
+// recent is a ring of the last decisions, for explaining.
+type recent struct {
+	mu   sync.Mutex // guards ring and next
+	ring []*record
+	next int
+}
+
+func (r *recent) init(size int) { r.ring = make([]*record, size) }
+
+func (r *recent) add(rec *record) {
+	if len(r.ring) == 0 {
+		return
+	}
+	r.mu.Lock()
+	r.ring[r.next] = rec
+	r.next = (r.next + 1) % len(r.ring)
+	r.mu.Unlock()
+}
+
+// last returns up to limit decisions, newest first.
+func (r *recent) last(limit int) []*record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var recs []*record
+	for i := range r.ring {
+		if len(recs) == limit {
+			break
+		}
+		if rec := r.ring[(r.next-1-i+2*len(r.ring))%len(r.ring)]; rec != nil {
+			recs = append(recs, rec)
+		}
+	}
+	return recs
+}

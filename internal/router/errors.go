@@ -1,0 +1,47 @@
+package router
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// NoWorkerError says that nobody can take the request now. It becomes HTTP 503.
+type NoWorkerError struct {
+	Pool string
+	// Why counts the pool's workers by what keeps them out, as in "2 unhealthy, 1 draining"; "no workers known" when the
+	// pool is empty, "excluded by the gateway's subset" when the hint left nobody.
+	Why string
+}
+
+func (e *NoWorkerError) Error() string {
+	return fmt.Sprintf("no worker of pool %q can take the request: %s", e.Pool, e.Why)
+}
+
+// ShedError says that every worker is at its limit and the request was turned away. It becomes HTTP 429.
+type ShedError struct {
+	Pool string
+	// Limit is requests in flight per worker.
+	Limit int
+	// RetryAfter is when trying again is worth it; whole seconds, at least one.
+	RetryAfter time.Duration
+}
+
+func (e *ShedError) Error() string {
+	return fmt.Sprintf("every worker of pool %q already has %d requests in flight, its limit", e.Pool, e.Limit)
+}
+
+// UnknownModelError says that no pool serves the model that the request names. It becomes HTTP 404.
+type UnknownModelError struct {
+	Model string
+	// Known are the models that are served, sorted; "llama-*" stands for all that begin so.
+	Known []string
+}
+
+func (e *UnknownModelError) Error() string {
+	known := "none is configured"
+	if len(e.Known) > 0 {
+		known = strings.Join(e.Known, ", ")
+	}
+	return fmt.Sprintf("the model %q does not exist; served here: %s", e.Model, known)
+}

@@ -1,0 +1,195 @@
+package router
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"attache/internal/worker"
+)
+
+// Outcome is what became of a request, as Envoy tells after its end. Zero values mean "not known".
+type Outcome struct {
+	Status     int            // HTTP status that the client saw; 0 when none was sent
+	Served     netip.AddrPort // who answered; invalid when nobody did
+	Attempts   int            // upstream attempts
+	TTFT       time.Duration  // from the request's first byte to the answer's first body byte, queue and retries included
+	EngineTTFT time.Duration  // of the serving attempt alone: from the end of the upload to the first body byte
+	Duration   time.Duration
+	// Aborted: the client left before the answer was complete.
+	Aborted bool
+	// Broken: the worker died after it had begun to answer; the client saw a broken stream.
+	Broken bool
+	// Unreached: the last worker tried could not be reached or reset before it answered.
+	Unreached bool
+
+	Usage           bool // the next three are known
+	PromptTokens    int
+	CompletedTokens int
+	CachedTokens    int // of the prompt, as the engine reports: "delivered"
+	CachedKnown     bool
+}
+
+// Report takes in what became of a decision, by the id that it carries through Envoy. Reports of decisions that this
+// replica did not make, or has forgotten, only mark the workers. It works at most once per decision.
+func (r *Router) Report(id string, o Outcome) {
+	replica, number, ok := parseID(id)
+	if !ok {
+		r.metrics.reported("malformed")
+		return
+	}
+	if served := r.workers.Set().ByAddr(o.Served); served != nil && (o.Status > 0 && o.Status < 500) && !o.Broken {
+		r.workers.Report(served.Slot, worker.Outcome{OK: true})
+	}
+	if replica != r.replica {
+		r.metrics.reported("other_replica")
+		return
+	}
+	rec := r.table.take(number)
+	if rec == nil {
+		r.metrics.reported("unknown")
+		return
+	}
+	rec.end()
+	rec.mu.Lock()
+	rec.out = &o
+	chain := rec.chain
+	rec.chain = nil
+	rec.mu.Unlock()
+
+	r.markFailures(rec, &o)
+	served := r.workers.Set().ByAddr(o.Served)
+	if served != nil && served.Slot != rec.named[0].Slot {
+		rec.pool.index.Remember(served.Slot, chain)
+	}
+	if rec.stream && o.Attempts == 1 && o.EngineTTFT > 0 && o.Status == 200 {
+		rec.pool.scorer.Observe(rec.booking, o.EngineTTFT)
+	}
+	name := rec.named[0].Name
+	if served != nil {
+		name = served.Name
+	}
+	rec.pool.tallies.finished(name, rec, &o)
+	rec.watch(&o)
+	r.metrics.finished(rec, &o)
+}
+
+// timed reports whether the outcome's TTFT is one: only a stream's first byte is its first token.
+func (rec *record) timed(o *Outcome) bool { return rec.stream && o.Status == 200 && o.TTFT > 0 }
+
+// watch passes the outcome to whoever watches the pool.
+func (rec *record) watch(o *Outcome) {
+	w := rec.pool.watcher
+	if w == nil {
+		return
+	}
+	if o.Failed() {
+		w.Failed()
+	}
+	if rec.timed(o) {
+		w.FirstToken(o.TTFT)
+	}
+	if o.CachedKnown {
+		w.Delivered(o.PromptTokens, o.CachedTokens)
+	}
+}
+
+// Failed reports whether the client got an error of ours or the worker's, or a broken answer.
+func (o *Outcome) Failed() bool {
+	v := o.Verdict()
+	return v == "server_error" || v == "broken"
+}
+
+// Verdict is the outcome as one word: ok, client_error, server_error, aborted (the client left) or broken (the worker
+// died mid-answer).
+func (o *Outcome) Verdict() string {
+	switch {
+	case o.Broken:
+		return "broken"
+	case o.Aborted:
+		return "aborted"
+	case o.Status >= 500 || o.Status == 0:
+		return "server_error"
+	case o.Status >= 400:
+		return "client_error"
+	default:
+		return "ok"
+	}
+}
+
+// markFailures tells the registry which of the named workers failed: every one before the one that served, and the
+// last one tried when nobody did or when its answer broke off.
+func (r *Router) markFailures(rec *record, o *Outcome) {
+	for i, w := range rec.named {
+		if i >= o.Attempts {
+			return
+		}
+		if w.Addr == o.Served && !o.Unreached {
+			if o.Broken {
+				r.workers.Report(w.Slot, worker.Outcome{Kind: worker.Reset})
+			}
+			return
+		}
+		r.workers.Report(w.Slot, worker.Outcome{Kind: worker.Connect})
+	}
+}
+
+// Observe follows the workers: what a worker held is forgotten when its process was seen gone or restarted, and what is
+// booked on one that is down moves to the alternative that Envoy's retry takes. It is called by the registry's loop,
+// one set after another.
+func (r *Router) Observe(set *worker.Set) {
+	before := r.seen
+	r.seen = set
+	if before == nil {
+		return
+	}
+	for _, was := range before.All() {
+		p := r.byName[was.Pool]
+		if p == nil {
+			continue
+		}
+		is := set.BySlot(was.Slot)
+		gone := is == nil || is.Addr != was.Addr
+		if gone || is.Epoch != was.Epoch {
+			p.index.Clear(was.Slot)
+		}
+		if gone {
+			p.scorer.Forget(was.Slot)
+		}
+		if was.Eligible() && (gone || is.State == worker.Unhealthy || is.State == worker.Suspect) {
+			r.table.each(func(rec *record) {
+				if rec.pool == p && rec.carrier().Slot == was.Slot {
+					rec.fallBack(set)
+				}
+			})
+		}
+	}
+}
+
+// upkeep is how often capacities are refreshed and decisions without a report are dropped.
+const upkeep = 2 * time.Second
+
+// Run keeps the router's memory in bounds until ctx ends.
+func (r *Router) Run(ctx context.Context) error {
+	tick := time.NewTicker(upkeep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			r.metrics.forgotten(r.table.forget(r.now().Add(-r.cfg.FeedbackTTL)))
+			r.refreshCapacities()
+		}
+	}
+}
+
+// refreshCapacities tells every index how much each worker can hold, as its engine says.
+func (r *Router) refreshCapacities() {
+	for _, w := range r.workers.Set().All() {
+		stats := w.Stats()
+		if p := r.byName[w.Pool]; p != nil && stats.Blocks > 0 && stats.BlockTokens > 0 {
+			p.index.SetCapacity(w.Slot, stats.Blocks*stats.BlockTokens/r.cfg.Prompt.BlockTokens)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package router
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"attache/internal/prompt"
+)
+
+// metrics are the router's figures. Labels are few: pools come from the configuration, never from requests.
+type metrics struct {
+	requests   *prometheus.CounterVec   // decisions by pool
+	refused    *prometheus.CounterVec   // requests that got no decision, by pool and reason
+	seconds    prometheus.Histogram     // time that Route took
+	rungs      [8]prometheus.Counter    // chains by how they were made, by prompt.Rung
+	prompt     *prometheus.CounterVec   // prompt tokens by pool, as estimated or counted here
+	cached     *prometheus.CounterVec   // cached prompt tokens by pool and stage: available, captured, delivered
+	measured   *prometheus.CounterVec   // prompt tokens of requests whose engine reported what it reused, by pool
+	ttft       *prometheus.HistogramVec // seconds by pool, as clients saw it
+	engineTTFT *prometheus.HistogramVec // seconds by pool, of the serving attempt alone
+	outcomes   *prometheus.CounterVec   // finished requests by pool and outcome
+	retries    *prometheus.CounterVec   // attempts after the first, by pool
+	reports    *prometheus.CounterVec   // reports that found no decision, by reason
+	unheard    prometheus.Counter       // decisions that ended without a report
+	inFlight   *prometheus.Desc         // bookings by pool and worker
+	backlog    *prometheus.Desc         // seconds of booked prefill by pool and worker
+	router     *Router
+}
+
+var ttftBuckets = []float64{.005, .01, .02, .04, .06, .08, .1, .15, .25, .5, .75, 1, 2.5, 5, 10, 20, 40, 80, 160}
+
+func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "attache_router_" + name, Help: help}, labels)
+		reg.MustRegister(v)
+		return v
+	}
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "attache_router_" + name, Help: help,
+			Buckets: ttftBuckets}, []string{"pool"})
+		reg.MustRegister(v)
+		return v
+	}
+	m := &metrics{
+		requests: counter("decisions_total", "Decisions made.", "pool"),
+		refused: counter("refused_total", "Requests that got no decision: no_worker (503), shed (429), unknown_model (404).",
+			"pool", "reason"),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "attache_router_decision_seconds",
+			Help:    "Time from a complete request to its decision, in seconds.",
+			Buckets: []float64{1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, .1, 1, 10}}),
+		prompt: counter("prompt_tokens_total", "Prompt tokens of decided requests, as estimated or counted here.", "pool"),
+		cached: counter("cached_tokens_total", "Cached prompt tokens: available (the best any eligible worker offered), "+
+			"captured (the chosen worker's), delivered (what engines reported in usage).", "pool", "stage"),
+		measured: counter("measured_prompt_tokens_total",
+			"Prompt tokens, as engines count them, of requests whose engine reported what it reused: the base of delivered.", "pool"),
+		ttft: histogram("ttft_seconds", "Time to first token as clients see it, queue and retries included; streams only."),
+		engineTTFT: histogram("engine_ttft_seconds",
+			"Time from the end of the upload to the first token of the attempt that served; streams only."),
+		outcomes: counter("outcomes_total", "Finished requests: ok, client_error (4xx), server_error (5xx), aborted (client left), "+
+			"broken (worker died mid-answer).", "pool", "outcome"),
+		retries: counter("retries_total", "Upstream attempts after the first.", "pool"),
+		reports: counter("lost_reports_total", "Access-log reports that matched no decision of this replica.", "reason"),
+		unheard: prometheus.NewCounter(prometheus.CounterOpts{Name: "attache_router_unheard_total",
+			Help: "Decisions that ended without an access-log report: is the access logger configured?"}),
+		inFlight: prometheus.NewDesc("attache_router_in_flight", "Requests booked on a worker.", []string{"pool", "worker"}, nil),
+		backlog: prometheus.NewDesc("attache_router_backlog_seconds",
+			"Predicted time to work off the prefill that is booked on a worker, in seconds.", []string{"pool", "worker"}, nil),
+		router: r,
+	}
+	rungs := counter("chains_total", "Prompts by how their chain was made; none: no prompt known, only load decided.", "rung")
+	for rung := range m.rungs {
+		if name := prompt.Rung(rung).String(); name != "unknown" {
+			m.rungs[rung] = rungs.WithLabelValues(name)
+		}
+	}
+	reg.MustRegister(m.seconds, m.unheard, m)
+	for _, p := range r.pools {
+		m.requests.WithLabelValues(p.name)
+		for _, reason := range []string{"no_worker", "shed"} {
+			m.refused.WithLabelValues(p.name, reason)
+		}
+		for _, stage := range []string{"available", "captured", "delivered"} {
+			m.cached.WithLabelValues(p.name, stage)
+		}
+		for _, outcome := range []string{"ok", "client_error", "server_error", "aborted", "broken"} {
+			m.outcomes.WithLabelValues(p.name, outcome)
+		}
+	}
+	return m
+}
+
+// Describe implements prometheus.Collector for the per-worker gauges.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.inFlight
+	ch <- m.backlog
+}
+
+// Collect reads the bookings when somebody looks, so that requests pay nothing for the gauges.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, w := range m.router.workers.Set().All() {
+		p := m.router.byName[w.Pool]
+		if p == nil {
+			continue
+		}
+		load := p.scorer.Load(w.Slot)
+		ch <- prometheus.MustNewConstMetric(m.inFlight, prometheus.GaugeValue, float64(load.InFlight), p.name, w.Name)
+		ch <- prometheus.MustNewConstMetric(m.backlog, prometheus.GaugeValue, load.QueueSeconds, p.name, w.Name)
+	}
+}
+
+func (m *metrics) rung(r prompt.Rung) { m.rungs[r].Inc() }
+
+func (m *metrics) turnedAway(pool, reason string) { m.refused.WithLabelValues(pool, reason).Inc() }
+
+func (m *metrics) decided(rec *record, took time.Duration) {
+	p := rec.pool.name
+	m.seconds.Observe(took.Seconds())
+	m.requests.WithLabelValues(p).Inc()
+	m.prompt.WithLabelValues(p).Add(float64(rec.promptTokens))
+	m.cached.WithLabelValues(p, "available").Add(float64(rec.available))
+	m.cached.WithLabelValues(p, "captured").Add(float64(rec.captured))
+}
+
+func (m *metrics) finished(rec *record, o *Outcome) {
+	p := rec.pool.name
+	m.outcomes.WithLabelValues(p, o.Verdict()).Inc()
+	if o.Attempts > 1 {
+		m.retries.WithLabelValues(p).Add(float64(o.Attempts - 1))
+	}
+	if o.CachedKnown {
+		m.cached.WithLabelValues(p, "delivered").Add(float64(o.CachedTokens))
+		m.measured.WithLabelValues(p).Add(float64(o.PromptTokens))
+	}
+	if rec.timed(o) {
+		m.ttft.WithLabelValues(p).Observe(o.TTFT.Seconds())
+		if o.EngineTTFT > 0 {
+			m.engineTTFT.WithLabelValues(p).Observe(o.EngineTTFT.Seconds())
+		}
+	}
+}
+
+func (m *metrics) reported(reason string) { m.reports.WithLabelValues(reason).Inc() }
+
+func (m *metrics) forgotten(n int) { m.unheard.Add(float64(n)) }

@@ -1,0 +1,258 @@
+// Package router is the use case: it decides which worker answers a request, and learns from how it went.
+//
+// Route is called once per request, before the first byte goes to a worker. It makes the prompt's chain, asks the index
+// who holds how much of it, lets the scoring pick and book the worker with the lowest cost, and returns a Decision: an
+// ordered list of workers and the way back (Done). What Envoy tells afterwards comes in through Report. The package knows
+// no Envoy, no Redis and no wiring framework; time is an argument of New.
+package router
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"attache/indexer"
+	"attache/internal/block"
+	"attache/internal/openai"
+	"attache/internal/prompt"
+	"attache/internal/slot"
+	"attache/internal/worker"
+	"attache/scoring"
+)
+
+// Request is what routing needs to know of a request. Its slices are only read during Route.
+type Request struct {
+	ID     string // the client's request id: shown, never trusted
+	Path   string
+	Kind   openai.Kind
+	Body   []byte
+	Scan   *openai.Request // of Body; nil when the body is absent or not understood: then only load counts
+	Subset Subset
+	Tenant string // who asks, as authentication in front of us says; "" unknown
+}
+
+// Registry is the router's view of the workers.
+type Registry interface {
+	Set() *worker.Set
+	Report(s slot.Slot, o worker.Outcome)
+}
+
+// Router decides. Safe for concurrent use.
+type Router struct {
+	cfg     Config
+	replica string
+	now     func() time.Time
+	log     *slog.Logger
+	workers Registry
+	keyer   *prompt.Keyer
+	pools   []*pool
+	byName  map[string]*pool
+	models  models
+	metrics *metrics
+	table   table
+	recent  recent
+	ids     atomic.Uint64
+	scratch sync.Pool   // of *scratch
+	seen    *worker.Set // the set that Observe saw last; only the registry's loop touches it
+}
+
+// scratch is what one Route needs in between; reused so that a decision allocates nothing per block or per worker.
+type scratch struct {
+	chain      prompt.Chain
+	overlap    []int32
+	eligible   []*worker.Worker
+	candidates []scoring.Candidate
+	ranked     []scoring.Ranked
+}
+
+// Params are the collaborators of a Router.
+type Params struct {
+	Config  Config
+	Pools   []PoolConfig
+	Replica string // names this process among several; appears in decision ids
+	Workers Registry
+	Now     func() time.Time
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+	Watch   func(pool string) Watcher // who is told what happens in each pool; nil: nobody
+}
+
+// New makes a router for at least one pool. The configuration must have been validated.
+func New(p Params) (*Router, error) {
+	keyer, err := prompt.New(p.Config.Prompt)
+	if err != nil {
+		return nil, err
+	}
+	r := &Router{
+		cfg: p.Config, replica: p.Replica, now: p.Now, log: p.Log, workers: p.Workers, keyer: keyer,
+		byName: map[string]*pool{}, scratch: sync.Pool{New: func() any { return new(scratch) }},
+	}
+	r.table.init()
+	r.recent.init(p.Config.Recent)
+	for _, pc := range p.Pools {
+		labelled := prometheus.WrapRegistererWith(prometheus.Labels{"pool": pc.Name}, p.Metrics)
+		index, err := indexer.New(p.Config.Index, p.Now, labelled)
+		if err != nil {
+			return nil, err
+		}
+		cost := p.Config.Scoring
+		if pc.Scoring != nil {
+			cost = *pc.Scoring
+		}
+		scorer, err := scoring.New(cost, p.Now, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), labelled)
+		if err != nil {
+			return nil, err
+		}
+		made := &pool{name: pc.Name, index: index, scorer: scorer}
+		if p.Watch != nil {
+			made.watcher = p.Watch(pc.Name)
+		}
+		r.pools = append(r.pools, made)
+		r.byName[pc.Name] = made
+	}
+	r.models = newModels(p.Pools, r.pools)
+	r.metrics = newMetrics(p.Metrics, r)
+	return r, nil
+}
+
+// Route chooses a worker for the request and books its load there. The caller must call Decision.Done.End exactly when
+// the request is over. Errors are *NoWorkerError, *ShedError, *UnknownModelError or the context's.
+func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
+	started := r.now()
+	model := ""
+	if req.Scan != nil {
+		model = req.Scan.ModelText(req.Body)
+	}
+	p, rewrite, ok := r.models.find(model)
+	if !ok {
+		r.metrics.turnedAway("", "unknown_model")
+		return nil, &UnknownModelError{Model: model, Known: r.Models()}
+	}
+	s := r.scratch.Get().(*scratch)
+	defer r.scratch.Put(s)
+
+	r.chain(s, req, model)
+	set := r.workers.Set()
+	var err error
+	if s.eligible, err = p.eligible(set, &req.Subset, s.eligible[:0]); err != nil {
+		r.metrics.turnedAway(p.name, "no_worker")
+		return nil, err
+	}
+	s.overlap = p.index.Overlap(s.chain.Hashes, s.overlap)
+	s.candidates = r.candidates(s, p)
+	if r.saturated(s, p) {
+		r.metrics.turnedAway(p.name, "shed")
+		return nil, &ShedError{Pool: p.name, Limit: r.cfg.MaxInFlight, RetryAfter: r.cfg.RetryAfter}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	demand := scoring.Demand{PromptTokens: s.chain.Tokens, BlockTokens: s.chain.BlockTokens}
+	var booking *scoring.Booking
+	s.ranked, booking = p.scorer.Pick(demand, s.candidates, s.ranked[:0])
+	p.index.Remember(s.ranked[0].Slot, s.chain.Hashes)
+	return r.decide(p, req, modelNames{asked: model, sent: rewrite}, s, set, booking, started), nil
+}
+
+// chain makes the prompt's chain; without a prompt it is empty, and only load decides.
+func (r *Router) chain(s *scratch, req *Request, model string) {
+	if req.Scan == nil {
+		s.chain = prompt.Chain{Hashes: s.chain.Hashes[:0], BlockTokens: r.cfg.Prompt.BlockTokens, Rung: prompt.None}
+	} else {
+		salt := string(req.Scan.CacheSalt.In(req.Body))
+		r.keyer.Chain(&s.chain, req.Body, req.Scan, block.Seed(model, salt))
+	}
+	r.metrics.rung(s.chain.Rung)
+}
+
+// candidates joins what is known of every eligible worker into plain numbers.
+func (r *Router) candidates(s *scratch, p *pool) []scoring.Candidate {
+	dst := s.candidates[:0]
+	for _, w := range s.eligible {
+		c := scoring.Candidate{Slot: w.Slot}
+		if int(w.Slot) < len(s.overlap) {
+			c.CachedTokens = min(int(s.overlap[w.Slot])*s.chain.BlockTokens, s.chain.Tokens)
+		}
+		stats := w.Stats()
+		c.EngineRunning, c.EngineWaiting = stats.Running, stats.Waiting
+		c.KVCapacityTokens = stats.Blocks * stats.BlockTokens
+		dst = append(dst, c)
+	}
+	return dst
+}
+
+// saturated reports whether every candidate is at the limit of requests in flight.
+func (r *Router) saturated(s *scratch, p *pool) bool {
+	if r.cfg.MaxInFlight == 0 {
+		return false
+	}
+	for _, c := range s.candidates {
+		if p.scorer.Load(c.Slot).InFlight < r.cfg.MaxInFlight {
+			return false
+		}
+	}
+	return true
+}
+
+// decide turns the ranking into a decision and remembers it for the way back.
+func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set *worker.Set, booking *scoring.Booking,
+	started time.Time) *Decision {
+	named := min(r.cfg.Alternatives, len(s.ranked))
+	rec := &record{
+		router: r, pool: p, number: r.ids.Add(1), at: started, booking: booking, model: names.asked,
+		requestID: strings.Clone(req.ID), path: strings.Clone(req.Path), tenant: strings.Clone(req.Tenant),
+		promptTokens: s.chain.Tokens, rung: s.chain.Rung, captured: s.ranked[0].CachedTokens,
+		named: make([]*worker.Worker, named), candidates: len(s.ranked),
+		ranked: append([]scoring.Ranked(nil), s.ranked[:min(len(s.ranked), keepRanked)]...),
+		chain:  append([]block.Hash(nil), s.chain.Hashes[:min(len(s.chain.Hashes), keepChain)]...),
+		stream: req.Scan != nil && req.Scan.Stream,
+	}
+	var list strings.Builder
+	list.Grow(named * 22)
+	for i := range named {
+		rec.named[i] = set.BySlot(s.ranked[i].Slot)
+		if i > 0 {
+			list.WriteByte(',')
+		}
+		list.WriteString(rec.named[i].Endpoint)
+	}
+	for _, c := range s.candidates {
+		rec.available = max(rec.available, c.CachedTokens)
+	}
+	r.table.put(rec)
+	r.recent.add(rec)
+	r.metrics.decided(rec, r.now().Sub(started))
+	if p.watcher != nil {
+		p.watcher.Decided(rec.promptTokens, rec.available, rec.captured)
+	}
+	return &Decision{
+		ID: rec.id(), Replica: r.replica, Pool: p.name, Model: names.sent, Destinations: list.String(),
+		PredictedCached: rec.captured, Done: Done{rec},
+	}
+}
+
+// modelNames are what the client asked for and what the worker is sent instead, "" when that is the same.
+type modelNames struct{ asked, sent string }
+
+// Models lists the model names that are served, sorted: what the configuration names, and for a pool that takes every
+// name what its engines say they serve.
+func (r *Router) Models() []string {
+	names := r.models.names()
+	if !r.models.any {
+		return names
+	}
+	for _, w := range r.workers.Set().Pool(r.models.first.name) {
+		if served := w.Stats().Model; served != "" && !slices.Contains(names, served) {
+			names = append(names, served)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,202 @@
+package router
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"attache/internal/slot"
+	"attache/scoring"
+)
+
+// What operators are shown. Everything here is a copy; nothing is computed until somebody looks.
+
+// Watcher is told what happens in a pool, as it happens; a window of recent figures is one. Its methods must return at
+// once: Decided is called on the request path.
+type Watcher interface {
+	Decided(promptTokens, available, captured int)
+	Failed()
+	FirstToken(ttft time.Duration)
+	Delivered(promptTokens, cachedTokens int)
+}
+
+// PoolView is one pool as it is configured, and what was learnt about it.
+type PoolView struct {
+	Name, Policy string
+	Models       []string
+	SpeedFactor  float64 // observed prefill time as a multiple of the estimated
+}
+
+// WorkerView is one worker's figures since the start.
+type WorkerView struct {
+	InFlight           int
+	Backlog            time.Duration // predicted time to work off the booked prefill
+	HeldBlocks         int           // what the index believes it holds
+	Requests, Failures uint64
+	PromptTokens       uint64 // of requests whose engine reported what it reused
+	Delivered          uint64 // cached tokens that the engine reported
+	TTFTP50            time.Duration
+}
+
+// Explained is one decision with what every candidate would have cost.
+type Explained struct {
+	ID, RequestID, Path, Model, Pool, Tenant, Rung string
+	At                                             time.Time
+	PromptTokens, Available, Captured              int
+	Named                                          []string // worker names, best first
+	Candidates                                     []ExplainedCandidate
+	CandidatesTotal                                int
+	PredictedTTFT                                  time.Duration
+	Ended                                          bool
+	Outcome                                        *Outcome // nil until Envoy reported
+	Served                                         string   // worker name; "" unknown
+}
+
+// ExplainedCandidate is one worker as the decision saw it.
+type ExplainedCandidate struct {
+	Worker       string
+	CachedTokens int
+	Terms        scoring.Terms
+}
+
+// tallies count what finished, per worker of a pool.
+type tallies struct {
+	mu      sync.Mutex        // guards workers and what it points to
+	workers map[string]*tally // by worker name, which survives a change of slot
+}
+
+type tally struct {
+	requests, failures  uint64
+	measured, delivered uint64
+	ttft                lastTimes
+}
+
+// lastTimes keeps the last figures for a median.
+type lastTimes struct {
+	ring [128]time.Duration
+	n    int
+}
+
+func (l *lastTimes) add(d time.Duration) {
+	l.ring[l.n%len(l.ring)] = d
+	l.n++
+}
+
+func (l *lastTimes) median() time.Duration {
+	n := min(l.n, len(l.ring))
+	if n == 0 {
+		return 0
+	}
+	sorted := slices.Clone(l.ring[:n])
+	slices.Sort(sorted)
+	return sorted[n/2]
+}
+
+// maxTallies bounds the table when workers come and go under ever new names.
+const maxTallies = 4096
+
+func (t *tallies) finished(worker string, rec *record, o *Outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := t.workers[worker]
+	if w == nil {
+		if t.workers == nil || len(t.workers) >= maxTallies {
+			t.workers = map[string]*tally{}
+		}
+		w = &tally{}
+		t.workers[worker] = w
+	}
+	w.requests++
+	if o.Failed() {
+		w.failures++
+	}
+	if o.CachedKnown {
+		w.measured += uint64(max(o.PromptTokens, 0))
+		w.delivered += uint64(max(o.CachedTokens, 0))
+	}
+	if rec.timed(o) {
+		w.ttft.add(o.TTFT)
+	}
+}
+
+// Pools shows every pool in the order of the configuration.
+func (r *Router) Pools() []PoolView {
+	views := make([]PoolView, len(r.pools))
+	for i, p := range r.pools {
+		views[i] = PoolView{Name: p.name, Policy: p.scorer.Policy(), Models: r.modelsOf(p), SpeedFactor: p.scorer.SpeedFactor()}
+	}
+	return views
+}
+
+func (r *Router) modelsOf(p *pool) []string {
+	if r.models.any {
+		return r.Models()
+	}
+	return r.models.of(p)
+}
+
+// Worker shows one worker of a pool; the zero view when the pool is not known.
+func (r *Router) Worker(pool, name string, s slot.Slot) WorkerView {
+	p := r.byName[pool]
+	if p == nil {
+		return WorkerView{}
+	}
+	load := p.scorer.Load(s)
+	v := WorkerView{InFlight: load.InFlight, Backlog: seconds(load.QueueSeconds), HeldBlocks: p.index.Held(s)}
+	p.tallies.mu.Lock()
+	defer p.tallies.mu.Unlock()
+	if t := p.tallies.workers[name]; t != nil {
+		v.Requests, v.Failures, v.PromptTokens, v.Delivered = t.requests, t.failures, t.measured, t.delivered
+		v.TTFTP50 = t.ttft.median()
+	}
+	return v
+}
+
+// InFlight is how many requests are booked on a slot, in whatever pool it belongs to.
+func (r *Router) InFlight(s slot.Slot) int {
+	w := r.workers.Set().BySlot(s)
+	if w == nil {
+		return 0
+	}
+	p := r.byName[w.Pool]
+	if p == nil {
+		return 0
+	}
+	return p.scorer.Load(s).InFlight
+}
+
+// Decisions explains the last decisions, newest first.
+func (r *Router) Decisions(limit int) []Explained {
+	recs := r.recent.last(limit)
+	set := r.workers.Set()
+	views := make([]Explained, len(recs))
+	for i, rec := range recs {
+		v := Explained{
+			ID: rec.id(), RequestID: rec.requestID, Path: rec.path, Model: rec.model, Pool: rec.pool.name, Tenant: rec.tenant,
+			Rung: rec.rung.String(), At: rec.at, PromptTokens: rec.promptTokens, Available: rec.available,
+			Captured: rec.captured, CandidatesTotal: rec.candidates, PredictedTTFT: rec.booking.PredictedTTFT,
+		}
+		for _, w := range rec.named {
+			v.Named = append(v.Named, w.Name)
+		}
+		for _, c := range rec.ranked {
+			name := "(removed)"
+			if w := set.BySlot(c.Slot); w != nil {
+				name = w.Name
+			}
+			v.Candidates = append(v.Candidates, ExplainedCandidate{Worker: name, CachedTokens: c.CachedTokens, Terms: c.Terms})
+		}
+		rec.mu.Lock()
+		v.Ended, v.Outcome = !rec.ended.IsZero(), rec.out
+		rec.mu.Unlock()
+		if v.Outcome != nil {
+			if w := set.ByAddr(v.Outcome.Served); w != nil {
+				v.Served = w.Name
+			}
+		}
+		views[i] = v
+	}
+	return views
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,0 +1,83 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+)
+
+// checkHealth asks one worker for its health until ctx ends: at once, then at intervals, and whenever a request met a
+// failure.
+func (r *Registry) checkHealth(ctx context.Context, spec Spec, probe <-chan struct{}) {
+	for {
+		h := r.askHealth(ctx, spec)
+		if ctx.Err() != nil {
+			return
+		}
+		r.metrics.checks.WithLabelValues(result(h.ok)).Inc()
+		r.change(spec.Addr, func(e *entry, _ time.Time) { e.check(h, r.cfg.Health) })
+		// A little chance keeps a thousand checks from falling on one moment.
+		pause := time.NewTimer(r.cfg.Health.Interval + rand.N(r.cfg.Health.Interval/10+1))
+		select {
+		case <-pause.C:
+		case <-probe:
+		case <-ctx.Done():
+		}
+		pause.Stop()
+	}
+}
+
+// maxHealthBody bounds what is read of an answer; nothing in it matters.
+const maxHealthBody = 64 << 10
+
+func (r *Registry) askHealth(ctx context.Context, spec Spec) health {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Health.Timeout)
+	defer cancel()
+	url := "http://" + spec.Addr.String() + r.healthPath(spec)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return health{cause: err.Error()}
+	}
+	resp, err := r.client.Do(req)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return health{refused: true, cause: "connection refused on GET " + url}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return health{cause: fmt.Sprintf("no answer within %s on GET %s", r.cfg.Health.Timeout, url)}
+	case err != nil:
+		return health{cause: fmt.Sprintf("GET %s: %v", url, errors.Unwrap(err))}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxHealthBody))
+	switch {
+	case resp.StatusCode < 300:
+		return health{ok: true}
+	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed:
+		return health{ok: true, cause: fmt.Sprintf("it answers, but has no health check: status %d on GET %s", resp.StatusCode, url)}
+	default:
+		return health{cause: fmt.Sprintf("status %d on GET %s", resp.StatusCode, url)}
+	}
+}
+
+// healthPath is what is asked. SGLang's /health generates a token; its /model_info answers when the server is up.
+func (r *Registry) healthPath(spec Spec) string {
+	if r.cfg.Health.Path != "" {
+		return r.cfg.Health.Path
+	}
+	engine := spec.Engine
+	if engine == Auto {
+		if w := r.Set().ByAddr(spec.Addr); w != nil {
+			engine = w.Stats().Engine
+		}
+	}
+	if engine == SGLang {
+		return "/model_info"
+	}
+	return "/health"
+}

@@ -1,0 +1,40 @@
+package worker
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics are the registry's figures. Workers are labels: their number is bounded by the configuration.
+type metrics struct {
+	states   *prometheus.GaugeVec   // 1 for the state a worker is in
+	checks   *prometheus.CounterVec // health checks by result
+	readings *prometheus.CounterVec // metrics readings by result
+	changes  prometheus.Counter
+	badFiles prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "attache_worker_state",
+			Help: "1 for the state that a worker is in."}, []string{"pool", "worker", "state"}),
+		checks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "attache_worker_health_checks_total",
+			Help: "Health checks of workers, by result."}, []string{"result"}),
+		readings: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "attache_worker_metrics_readings_total",
+			Help: "Readings of engines' metrics, by result."}, []string{"result"}),
+		changes: prometheus.NewCounter(prometheus.CounterOpts{Name: "attache_worker_sets_total",
+			Help: "Worker sets published: each is a change of who serves or how."}),
+		badFiles: prometheus.NewCounter(prometheus.CounterOpts{Name: "attache_worker_bad_files_total",
+			Help: "Times that a watched workers file was bad and the last good list was kept."}),
+	}
+	for _, result := range []string{"ok", "failed"} {
+		m.checks.WithLabelValues(result)
+		m.readings.WithLabelValues(result)
+	}
+	reg.MustRegister(m.states, m.checks, m.readings, m.changes, m.badFiles)
+	return m
+}
+
+func result(ok bool) string {
+	if ok {
+		return "ok"
+	}
+	return "failed"
+}

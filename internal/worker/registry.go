@@ -1,0 +1,327 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"attache/internal/slot"
+)
+
+// Registry is the only writer of who serves. Its methods are safe for concurrent use and take effect at once, also
+// before Run; Run is what looks after the workers: health checks, metrics, and what follows from time alone.
+type Registry struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+	client  *http.Client
+	set     atomic.Pointer[Set]
+
+	// mu guards everything below. Observers are called with it held, one set after another: they must return at once and
+	// must not call back into the registry, except for Set.
+	mu        sync.Mutex
+	sources   map[string][]Spec
+	order     []string // of sources, as they came
+	entries   map[netip.AddrPort]*entry
+	slots     slots
+	observers []func(*Set)
+	gateOn    bool
+	known     map[netip.AddrPort]struct{}
+	inFlight  func(slot.Slot) int
+	watch     func(*entry) // starts looking after a worker; nil before Run
+}
+
+// entry is one worker in the making.
+type entry struct {
+	facts
+	spec  Spec
+	slot  slot.Slot
+	live  *atomic.Pointer[Stats]
+	now   *Worker       // as it was published last
+	stop  func()        // ends looking after it
+	probe chan struct{} // asks for a check at once
+}
+
+// New makes an empty registry.
+func New(cfg Config, log *slog.Logger, reg prometheus.Registerer) (*Registry, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Registry{
+		cfg: cfg, log: log, metrics: newMetrics(reg), sources: map[string][]Spec{}, entries: map[netip.AddrPort]*entry{},
+		client: &http.Client{
+			Transport: &http.Transport{
+				DialContext:         (&net.Dialer{Timeout: cfg.Health.Timeout}).DialContext,
+				MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, DisableCompression: true,
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+	r.set.Store(NewSet())
+	return r, nil
+}
+
+// Set is who serves now. It takes no lock.
+func (r *Registry) Set() *Set { return r.set.Load() }
+
+// Observe calls back with the current set, and with every one that follows, in order.
+func (r *Registry) Observe(f func(*Set)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.observers = append(r.observers, f)
+	f(r.set.Load())
+}
+
+// CountInFlight says how many requests a worker has: busy ones are read more often.
+func (r *Registry) CountInFlight(f func(slot.Slot) int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inFlight = f
+}
+
+// Apply takes in the complete list of one source of discovery; what the source named before and names no longer is gone.
+// A worker that two sources name belongs to the one that named it first.
+func (r *Registry) Apply(source string, specs []Spec) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, again := r.sources[source]; !again {
+		r.order = append(r.order, source)
+	}
+	r.sources[source] = specs
+	wanted := map[netip.AddrPort]Spec{}
+	var inOrder []netip.AddrPort
+	for _, name := range r.order {
+		for _, spec := range r.sources[name] {
+			if _, twice := wanted[spec.Addr]; !twice {
+				wanted[spec.Addr] = spec
+				inOrder = append(inOrder, spec.Addr)
+			}
+		}
+	}
+	now := time.Now()
+	for addr, e := range r.entries {
+		if spec, still := wanted[addr]; !still || spec.Pool != e.spec.Pool {
+			r.removeLocked(addr, e, now)
+		}
+	}
+	for _, addr := range inOrder {
+		e := r.entries[addr]
+		if e == nil {
+			e = &entry{slot: r.slots.take(now), live: new(atomic.Pointer[Stats]), probe: make(chan struct{}, 1)}
+			r.entries[addr] = e
+		}
+		e.spec, e.drain = wanted[addr], wanted[addr].Drain
+	}
+	r.publishLocked(now)
+	for _, addr := range inOrder {
+		r.startLocked(r.entries[addr])
+	}
+}
+
+func (r *Registry) removeLocked(addr netip.AddrPort, e *entry, now time.Time) {
+	if e.stop != nil {
+		e.stop()
+	}
+	delete(r.entries, addr)
+	r.slots.free(e.slot, now)
+	r.metrics.states.DeletePartialMatch(prometheus.Labels{"pool": e.spec.Pool, "worker": e.spec.Name})
+}
+
+func (r *Registry) startLocked(e *entry) {
+	if r.watch != nil && e.stop == nil {
+		r.watch(e)
+	}
+}
+
+// Report takes in what a request met on a worker.
+func (r *Registry) Report(s slot.Slot, o Outcome) {
+	w := r.Set().BySlot(s)
+	if w == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[w.Addr]
+	if e == nil || o.OK && e.circuit == (circuit{}) {
+		return // the usual news changes nothing
+	}
+	now := time.Now()
+	e.circuit.report(o, r.cfg.Circuit, now)
+	if !o.OK {
+		e.ask()
+	}
+	r.publishLocked(now)
+}
+
+// BadFile counts a watched file that turned bad.
+func (r *Registry) BadFile(error) { r.metrics.badFiles.Inc() }
+
+// ask wants a health check at once; one that is wanted already is enough.
+func (e *entry) ask() {
+	select {
+	case e.probe <- struct{}{}:
+	default:
+	}
+}
+
+// Drain takes a worker out of new decisions, or gives it back. The error says that there is no such worker.
+func (r *Registry) Drain(name string, on bool) error {
+	for _, w := range r.Set().All() {
+		if w.Name == name {
+			r.change(w.Addr, func(e *entry, _ time.Time) { e.drainByHand = on })
+			return nil
+		}
+	}
+	return fmt.Errorf("no worker is called %q", name)
+}
+
+// UseGate says whether Envoys take endpoints from us: then a new worker waits until they know it.
+func (r *Registry) UseGate(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gateOn != on {
+		r.gateOn = on
+		r.publishLocked(time.Now())
+	}
+}
+
+// Acknowledged says which addresses every connected Envoy knows.
+func (r *Registry) Acknowledged(addrs map[netip.AddrPort]struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known = addrs
+	r.publishLocked(time.Now())
+}
+
+// change edits one worker and publishes what follows.
+func (r *Registry) change(addr netip.AddrPort, edit func(*entry, time.Time)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[addr]
+	if e == nil {
+		return
+	}
+	now := time.Now()
+	edit(e, now)
+	r.publishLocked(now)
+}
+
+// publishLocked works out every worker's state and, when anything differs, publishes a new set.
+func (r *Registry) publishLocked(now time.Time) {
+	changed := len(r.entries) != len(r.Set().All())
+	workers := make([]*Worker, 0, len(r.entries))
+	for addr, e := range r.entries {
+		_, known := r.known[addr]
+		state, cause := e.state(gate{on: r.gateOn, known: known, timeout: r.cfg.AckTimeout}, now)
+		before := e.now
+		if before == nil || before.State != state || before.Cause != cause || before.Epoch != e.epoch || !sameSpec(&before.Spec, &e.spec) {
+			e.now = &Worker{Spec: e.spec, Slot: e.slot, State: state, Cause: cause, Since: now, Epoch: e.epoch,
+				Endpoint: addr.String(), live: e.live}
+			if before != nil && before.State == state {
+				e.now.Since = before.Since
+			}
+			r.note(before, e.now)
+			changed = true
+		}
+		workers = append(workers, e.now)
+	}
+	if !changed {
+		return
+	}
+	set := NewSet(workers...)
+	set.Version = r.Set().Version + 1
+	r.set.Store(set)
+	r.metrics.changes.Inc()
+	for _, f := range r.observers {
+		f(set)
+	}
+}
+
+func sameSpec(a, b *Spec) bool {
+	return a.Name == b.Name && a.Pool == b.Pool && a.Engine == b.Engine && a.Drain == b.Drain
+}
+
+// note tells the log and the metrics of a change.
+func (r *Registry) note(before, after *Worker) {
+	if before == nil || before.State != after.State {
+		if before != nil {
+			r.metrics.states.DeleteLabelValues(before.Pool, before.Name, string(before.State))
+		}
+		r.metrics.states.WithLabelValues(after.Pool, after.Name, string(after.State)).Set(1)
+		r.log.Info("worker "+string(after.State), "worker", after.Name, "pool", after.Pool, "address", after.Endpoint, "cause", after.Cause)
+	}
+}
+
+// tick is how late a state may follow from time alone: the end of a pause, of waiting for an acknowledgement.
+const tick = 50 * time.Millisecond
+
+// Run looks after the workers until ctx ends.
+func (r *Registry) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	r.mu.Lock()
+	r.watch = func(e *entry) {
+		mine, stop := context.WithCancel(ctx)
+		e.stop = stop
+		spec, live := e.spec, e.live
+		running.Go(func() { r.checkHealth(mine, spec, e.probe) })
+		running.Go(func() { r.readMetrics(mine, spec, e.slot, live) })
+	}
+	for _, e := range r.entries {
+		r.startLocked(e)
+	}
+	r.mu.Unlock()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			r.mu.Lock()
+			r.publishLocked(time.Now())
+			r.mu.Unlock()
+		case <-ctx.Done():
+			r.mu.Lock()
+			r.watch = nil
+			for _, e := range r.entries {
+				e.stop()
+			}
+			r.mu.Unlock()
+			running.Wait()
+			r.client.CloseIdleConnections()
+			return nil
+		}
+	}
+}
+
+// slots hands out small integers. A freed one rests before it is used again: what is still booked or remembered under
+// it must not be taken for the next worker's.
+type slots struct {
+	next  slot.Slot
+	freed []freed // oldest first
+}
+
+type freed struct {
+	slot slot.Slot
+	at   time.Time
+}
+
+const quarantine = time.Minute
+
+func (s *slots) take(now time.Time) slot.Slot {
+	if len(s.freed) > 0 && now.Sub(s.freed[0].at) >= quarantine {
+		n := s.freed[0].slot
+		s.freed = s.freed[1:]
+		return n
+	}
+	s.next++
+	return s.next - 1
+}
+
+func (s *slots) free(n slot.Slot, now time.Time) { s.freed = append(s.freed, freed{n, now}) }

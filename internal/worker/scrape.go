@@ -1,0 +1,108 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"attache/internal/slot"
+)
+
+// maxPage bounds a metrics page; vLLM's has 50 to 60 KB.
+const maxPage = 4 << 20
+
+// look is how often an idle worker's own count of requests is looked at; it costs no message.
+const look = 250 * time.Millisecond
+
+// readMetrics reads one engine's metrics until ctx ends: often while it has requests, seldom while it has none. A failed
+// reading is shown and counted; it does not make a worker unhealthy, because not every engine has metrics.
+func (r *Registry) readMetrics(ctx context.Context, spec Spec, s slot.Slot, live *atomic.Pointer[Stats]) {
+	page := make([]byte, 0, 64<<10)
+	for ctx.Err() == nil {
+		var stats Stats
+		var err error
+		if page, err = r.page(ctx, spec, page[:0]); err == nil {
+			stats, err = parseMetrics(page)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			if before := live.Load(); before != nil {
+				stats = *before
+			}
+			stats.Err = err.Error()
+		} else {
+			stats.At = time.Now()
+		}
+		r.metrics.readings.WithLabelValues(result(err == nil)).Inc()
+		live.Store(&stats)
+		if stats.ProcessStart != 0 {
+			r.change(spec.Addr, func(e *entry, _ time.Time) { e.restarted(stats.ProcessStart) })
+		}
+		r.rest(ctx, s, &stats)
+	}
+}
+
+// rest waits until the next reading is due.
+func (r *Registry) rest(ctx context.Context, s slot.Slot, stats *Stats) {
+	due := time.Now().Add(r.cfg.Metrics.Idle)
+	busy := func() bool {
+		r.mu.Lock()
+		count := r.inFlight
+		r.mu.Unlock()
+		return stats.Err == "" && (stats.Running+stats.Waiting > 0 || count != nil && count(s) > 0)
+	}
+	step := min(look, r.cfg.Metrics.Busy)
+	for waited := time.Duration(0); time.Now().Before(due); waited += step {
+		if waited >= r.cfg.Metrics.Busy && busy() {
+			return
+		}
+		select {
+		case <-time.After(step):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *Registry) page(ctx context.Context, spec Spec, into []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Metrics.Timeout)
+	defer cancel()
+	path := "/metrics"
+	if spec.Engine == TRTLLM {
+		path = "/prometheus/metrics" // its /metrics is JSON, and reading empties it
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+spec.Addr.String()+path, nil)
+	if err != nil {
+		return into, err
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return into, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return into, fmt.Errorf("status %d on GET %s", resp.StatusCode, path)
+	}
+	for {
+		if len(into) == cap(into) {
+			if len(into) >= maxPage {
+				return into, errors.New("the metrics page exceeds 4 MiB")
+			}
+			into = append(into, 0)[:len(into)]
+		}
+		n, err := resp.Body.Read(into[len(into):cap(into)])
+		into = into[:len(into)+n]
+		if errors.Is(err, io.EOF) {
+			return into, nil
+		}
+		if err != nil {
+			return into, err
+		}
+	}
+}

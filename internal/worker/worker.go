@@ -1,0 +1,154 @@
+// Package worker knows who serves, in what state, and why.
+//
+// Discovery says which engines there are. The Registry, the only writer, checks their health, reads their metrics, and
+// takes in the failures that requests met; from all that follows one state per worker. What readers see is an immutable
+// Set, replaced whole whenever something changed: the request path reads it without a lock.
+package worker
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"attache/internal/slot"
+)
+
+// State is what may be done with a worker. Only a ready one is chosen.
+type State string
+
+// The states. The first that applies holds, from draining down to ready.
+const (
+	Draining  State = "draining"  // told to take nothing new; what runs finishes
+	Starting  State = "starting"  // its health was never answered
+	Unhealthy State = "unhealthy" // its health check fails
+	Suspect   State = "suspect"   // requests failed on it; it is tried again after a pause
+	Syncing   State = "syncing"   // healthy, but not every connected Envoy has acknowledged its address
+	Ready     State = "ready"
+)
+
+// Engine is what a worker runs.
+type Engine string
+
+// The engines. Auto is told by the names of the metrics.
+const (
+	Auto   Engine = "auto"
+	VLLM   Engine = "vllm"
+	SGLang Engine = "sglang"
+	TRTLLM Engine = "trtllm"
+)
+
+// Valid reports whether the engine is known.
+func (e Engine) Valid() bool { return e == Auto || e == VLLM || e == SGLang || e == TRTLLM }
+
+// Spec is what discovery says of a worker.
+type Spec struct {
+	Name    string // unique; the address when nothing better is known
+	Pool    string
+	Address string // as it was written, host:port
+	Addr    netip.AddrPort
+	Engine  Engine
+	Drain   bool
+	Labels  map[string]string
+}
+
+// Worker is one engine endpoint at one moment. It is immutable; Stats alone moves on.
+type Worker struct {
+	Spec
+	Slot     slot.Slot
+	State    State
+	Cause    string    // why it is in this state, a sentence; "" when there is nothing to say
+	Since    time.Time // of the state
+	Epoch    uint64    // one more for every time its process was seen gone or restarted: its KV cache is empty since
+	Endpoint string    // Addr as text
+
+	live *atomic.Pointer[Stats]
+}
+
+// NewWorker makes a worker in a given state, for tests and benchmarks.
+func NewWorker(spec Spec, s slot.Slot, state State) *Worker {
+	return &Worker{Spec: spec, Slot: s, State: state, Endpoint: spec.Addr.String()}
+}
+
+// Eligible reports whether the worker may be chosen.
+func (w *Worker) Eligible() bool { return w.State == Ready }
+
+// Stats is what the engine's metrics said last; zero when they were never read. It changes without a new Set.
+func (w *Worker) Stats() Stats {
+	if w.live == nil {
+		return Stats{}
+	}
+	if s := w.live.Load(); s != nil {
+		return *s
+	}
+	return Stats{}
+}
+
+// Stats is one reading of an engine's metrics.
+type Stats struct {
+	At               time.Time
+	Running, Waiting int     // requests
+	KVUsage          float64 // of the KV cache, 0 to 1
+	BlockTokens      int     // tokens per block; 0 not known
+	Blocks           int     // blocks in the KV cache; 0 not known
+	PrefixQueries    float64 // tokens looked up in the prefix cache since the start
+	PrefixHits       float64 // tokens found there
+	Model            string  // as the engine calls it
+	Engine           Engine  // as its metrics show
+	ProcessStart     float64 // Unix time; 0 not known
+	Err              string  // why the last reading failed; the figures are then those of the one before
+}
+
+// Set is who serves, at one moment. It is immutable and safe for concurrent use.
+type Set struct {
+	Version  uint64
+	all      []*Worker
+	pools    map[string][]*Worker
+	eligible map[string][]*Worker
+	byAddr   map[netip.AddrPort]*Worker
+	bySlot   []*Worker
+}
+
+// NewSet makes a set, ordered by pool and address.
+func NewSet(workers ...*Worker) *Set {
+	s := &Set{all: slices.Clone(workers), pools: map[string][]*Worker{}, eligible: map[string][]*Worker{}, byAddr: map[netip.AddrPort]*Worker{}}
+	slices.SortFunc(s.all, func(a, b *Worker) int {
+		if c := strings.Compare(a.Pool, b.Pool); c != 0 {
+			return c
+		}
+		return a.Addr.Compare(b.Addr)
+	})
+	for _, w := range s.all {
+		s.pools[w.Pool] = append(s.pools[w.Pool], w)
+		if w.Eligible() {
+			s.eligible[w.Pool] = append(s.eligible[w.Pool], w)
+		}
+		s.byAddr[w.Addr] = w
+		for int(w.Slot) >= len(s.bySlot) {
+			s.bySlot = append(s.bySlot, nil)
+		}
+		s.bySlot[w.Slot] = w
+	}
+	return s
+}
+
+// All lists every worker; the slice must not be changed.
+func (s *Set) All() []*Worker { return s.all }
+
+// Pool lists the workers of a pool; the slice must not be changed.
+func (s *Set) Pool(name string) []*Worker { return s.pools[name] }
+
+// Eligible lists the workers of a pool that may be chosen; the slice must not be changed.
+func (s *Set) Eligible(pool string) []*Worker { return s.eligible[pool] }
+
+// ByAddr finds a worker; nil when there is none.
+func (s *Set) ByAddr(addr netip.AddrPort) *Worker { return s.byAddr[addr] }
+
+// BySlot finds a worker; nil when the slot is free.
+func (s *Set) BySlot(n slot.Slot) *Worker {
+	if int(n) >= len(s.bySlot) {
+		return nil
+	}
+	return s.bySlot[n]
+}

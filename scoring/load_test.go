@@ -1,0 +1,362 @@
+package scoring
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+
+	"attache/internal/slot"
+)
+
+// clock is a time that only moves when told to.
+type clock struct{ time.Time }
+
+func (c *clock) wait(seconds float64) { c.Time = c.Add(time.Duration(seconds * float64(time.Second))) }
+
+func newScorer(tb testing.TB, cfg Config) (*Scorer, *clock) {
+	tb.Helper()
+	c := &clock{time.Unix(1_000_000, 0)}
+	s, err := New(cfg, func() time.Time { return c.Time }, rand.New(rand.NewPCG(1, 2)), prometheus.NewRegistry())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s, c
+}
+
+func candidates(n int) []Candidate {
+	c := make([]Candidate, n)
+	for i := range c {
+		c[i].Slot = slot.Slot(i)
+	}
+	return c
+}
+
+func TestNew(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	if _, err := New(DefaultConfig(), time.Now, rnd, reg); err != nil {
+		t.Error(err)
+	}
+	if _, err := New(DefaultConfig(), time.Now, rnd, reg); err == nil {
+		t.Error("a second scorer on one registry is not refused")
+	}
+	if _, err := New(DefaultConfig(), time.Now, nil, prometheus.NewRegistry()); err == nil {
+		t.Error("a scorer without randomness is not refused")
+	}
+	if _, err := New(Config{}, time.Now, rnd, prometheus.NewRegistry()); err == nil {
+		t.Error("a configuration without a policy is not refused")
+	}
+}
+
+func TestNoCandidates(t *testing.T) {
+	s, _ := newScorer(t, DefaultConfig())
+	if ranked, b := s.Pick(Demand{}, nil, nil); len(ranked) != 0 || b != nil {
+		t.Errorf("without candidates: %v, %v", ranked, b)
+	}
+}
+
+// TestPickAppends keeps what dst holds, and uses its memory.
+func TestPickAppends(t *testing.T) {
+	s, _ := newScorer(t, DefaultConfig())
+	dst := append(make([]Ranked, 0, 8), Ranked{Slot: 77})
+	got, _ := s.Pick(Demand{100, 16}, candidates(5), dst)
+	if len(got) != 6 || got[0].Slot != 77 || &got[0] != &dst[0] {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestSpread sends many requests to equal workers: every policy must spread them as it promises.
+func TestSpread(t *testing.T) {
+	const workers, requests = 4, 4000
+	for _, c := range []struct {
+		policy string
+		spread int // largest difference allowed between the counts of two workers
+	}{{"time", 1}, {"dynamo", 1}, {"least-load", 1}, {"round-robin", 1}, {"random", 250}} {
+		cfg := DefaultConfig()
+		cfg.Policy = c.policy
+		s, _ := newScorer(t, cfg)
+		count := make([]int, workers)
+		for range requests {
+			ranked, _ := s.Pick(Demand{1000, 16}, candidates(workers), nil)
+			count[ranked[0].Slot]++
+		}
+		if spread := slices.Max(count) - slices.Min(count); spread > c.spread {
+			t.Errorf("%s: requests per worker %v, differing by more than %d", c.policy, count, c.spread)
+		}
+	}
+}
+
+// TestTiesByChance checks that equals come first equally often, and in every order.
+func TestTiesByChance(t *testing.T) {
+	orders := map[string]int{}
+	s, _ := newScorer(t, DefaultConfig())
+	for range 6000 {
+		ranked, b := s.Pick(Demand{1000, 16}, candidates(3), nil)
+		b.End()
+		orders[fmt.Sprint(ranked[0].Slot, ranked[1].Slot, ranked[2].Slot)]++
+	}
+	if len(orders) != 6 {
+		t.Fatalf("orders of three equals: %v, want all six", orders)
+	}
+	for order, n := range orders {
+		if n < 850 || n > 1150 {
+			t.Errorf("order %s comes %d times of 6000, want about 1000", order, n)
+		}
+	}
+}
+
+// TestTemperature: with it the dearer candidate is drawn as often as the formula says; the rest stays in order.
+func TestTemperature(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Temperature = .5
+	s, _ := newScorer(t, cfg)
+	c := candidates(2)
+	c[1].CachedTokens = 4096
+	dear := 0
+	const n = 20_000
+	for range n {
+		ranked, b := s.Pick(Demand{8192, 16}, c, nil)
+		b.End()
+		if ranked[0].Slot == 0 {
+			dear++
+		}
+	}
+	if want := 1 / (1 + math.Exp(2)); !near(float64(dear)/n, want, .01) {
+		t.Errorf("the dearer one is drawn in %v of all cases, want %v", float64(dear)/n, want)
+	}
+}
+
+func TestForgottenSlot(t *testing.T) {
+	s, _ := newScorer(t, DefaultConfig())
+	_, old := s.Pick(Demand{1000, 16}, candidates(1), nil)
+	s.Forget(0)
+	s.Forget(99)
+	if got := s.Load(0); got != (Load{}) {
+		t.Errorf("a forgotten slot has load %+v", got)
+	}
+	_, young := s.Pick(Demand{500, 16}, candidates(1), nil)
+	old.Prefilled()
+	old.End()
+	if got := s.Load(0); got.InFlight != 1 || got.ContextTokens != 500 {
+		t.Errorf("the end of a request of the slot's former worker changed the load to %+v", got)
+	}
+	young.End()
+	young.Move(3)
+	young.Move(slot.None)
+	if got := s.Load(0); got.InFlight != 0 || got.QueueSeconds != 0 || s.Load(3).InFlight != 0 {
+		t.Errorf("after the end: %+v, and %+v where it was moved to afterwards", got, s.Load(3))
+	}
+}
+
+// twin is the dumb second implementation of the clock: one list per slot, worked off in small steps of a loop.
+type twin struct {
+	slots  [3][]*twinEntry
+	booked map[*Booking]*twinEntry
+}
+
+type twinEntry struct {
+	slot           int
+	left, estimate float64
+	prompt         int
+	uncached       int
+	gone           bool // from the backlog
+	ended          bool
+}
+
+func (w *twin) wait(seconds float64) {
+	for s := range w.slots {
+		work := seconds
+		for _, e := range w.slots[s] {
+			if e.slot == s && !e.gone && !e.ended {
+				done := min(work, e.left)
+				e.left -= done
+				work -= done
+			}
+		}
+	}
+}
+
+func (w *twin) load(s int) (l Load) {
+	tokens := 0.0
+	for _, e := range w.slots[s] {
+		if e.slot != s || e.ended {
+			continue
+		}
+		l.InFlight++
+		l.ContextTokens += e.prompt
+		l.ContextBlocks += (e.prompt + 15) / 16
+		if !e.gone {
+			l.QueueSeconds += e.left
+			tokens += float64(e.uncached) * e.left / e.estimate
+		}
+	}
+	l.PrefillTokens = int(tokens)
+	return l
+}
+
+// TestBookings runs random scripts of requests against the twin; at the end, when all are over, nothing is left.
+func TestBookings(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := &clock{time.Unix(1_000_000, 0)}
+		s, err := New(DefaultConfig(), func() time.Time { return c.Time }, rand.New(rand.NewPCG(1, 2)), prometheus.NewRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		dumb := &twin{booked: map[*Booking]*twinEntry{}}
+		var bookings []*Booking
+		anyBooking := func(t *rapid.T) *Booking {
+			if len(bookings) == 0 {
+				t.Skip("no request yet")
+			}
+			return bookings[rapid.IntRange(0, len(bookings)-1).Draw(t, "booking")]
+		}
+		same := func(t *rapid.T) {
+			for i := range dumb.slots {
+				got, want := s.Load(slot.Slot(i)), dumb.load(i)
+				ok := near(got.QueueSeconds, want.QueueSeconds, 1e-6) && near(float64(got.PrefillTokens), float64(want.PrefillTokens), 1.5)
+				got.QueueSeconds, got.PrefillTokens, got.LastTurn = want.QueueSeconds, want.PrefillTokens, 0
+				if !ok || got != want {
+					t.Fatalf("slot %d: load %+v, want %+v", i, s.Load(slot.Slot(i)), want)
+				}
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"pick": func(t *rapid.T) {
+				cands := candidates(rapid.IntRange(1, 3).Draw(t, "candidates"))
+				prompt := rapid.IntRange(0, 20_000).Draw(t, "prompt")
+				for i := range cands {
+					cands[i].CachedTokens = rapid.IntRange(0, prompt).Draw(t, "cached")
+				}
+				ranked, b := s.Pick(Demand{prompt, 16}, cands, nil)
+				for i := 1; i < len(ranked); i++ {
+					if ranked[i].Terms.Total < ranked[i-1].Terms.Total {
+						t.Fatalf("candidate %d is dearer than the next: %v, %v", i-1, ranked[i-1].Terms, ranked[i].Terms)
+					}
+				}
+				w := int(ranked[0].Slot)
+				e := &twinEntry{slot: w, prompt: prompt, uncached: prompt - ranked[0].CachedTokens}
+				e.estimate = DefaultSpeed().Prefill(e.uncached, ranked[0].CachedTokens)
+				e.left = e.estimate
+				if want := dumb.load(w).QueueSeconds + e.estimate; !near(b.PredictedTTFT.Seconds(), want, 1e-6) {
+					t.Fatalf("predicted %v s, want %v", b.PredictedTTFT.Seconds(), want)
+				}
+				dumb.slots[w] = append(dumb.slots[w], e)
+				dumb.booked[b] = e
+				bookings = append(bookings, b)
+			},
+			"prefilled": func(t *rapid.T) {
+				b := anyBooking(t)
+				b.Prefilled()
+				dumb.booked[b].gone = true
+			},
+			"end": func(t *rapid.T) {
+				b := anyBooking(t)
+				b.End()
+				dumb.booked[b].ended = true
+			},
+			"move": func(t *rapid.T) {
+				b, to := anyBooking(t), rapid.IntRange(0, 2).Draw(t, "to")
+				b.Move(slot.Slot(to))
+				if e := dumb.booked[b]; !e.ended && e.slot != to {
+					e.ended = true // there; and a fresh one here
+					fresh := *e
+					fresh.ended, fresh.slot, fresh.left = false, to, e.estimate
+					dumb.slots[to] = append(dumb.slots[to], &fresh)
+					dumb.booked[b] = &fresh
+				}
+			},
+			"wait": func(t *rapid.T) {
+				seconds := float64(rapid.IntRange(0, 1500).Draw(t, "ms")) / 1000
+				c.wait(seconds)
+				dumb.wait(seconds)
+			},
+			"": same,
+		})
+		for _, b := range bookings {
+			b.End()
+		}
+		for i := range dumb.slots {
+			got := s.Load(slot.Slot(i))
+			got.LastTurn = 0
+			if got != (Load{}) {
+				t.Fatalf("all requests are over, slot %d has load %+v", i, got)
+			}
+		}
+	})
+}
+
+// TestConcurrent lets everything happen at once, under the race detector when that is on; when all requests are over
+// nothing is left.
+func TestConcurrent(t *testing.T) {
+	s, err := New(DefaultConfig(), time.Now, rand.New(rand.NewPCG(1, 2)), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 7))
+			var dst []Ranked
+			for range 300 {
+				var b *Booking
+				dst, b = s.Pick(Demand{r.IntN(10_000), 16}, candidates(1+r.IntN(6)), dst[:0])
+				var one sync.WaitGroup
+				for _, f := range []func(){
+					b.Prefilled, b.End, b.End, func() { b.Move(slot.Slot(g % 6)) },
+					func() { s.Observe(b, time.Duration(1+g)*time.Millisecond) },
+				} {
+					one.Go(f)
+				}
+				s.Load(slot.Slot(g))
+				s.SpeedFactor()
+				one.Wait()
+			}
+		})
+	}
+	all.Wait()
+	for i := range slot.Slot(6) {
+		got := s.Load(i)
+		got.LastTurn = 0
+		if got != (Load{}) {
+			t.Errorf("all requests are over, slot %d has load %+v", i, got)
+		}
+	}
+}
+
+// BenchmarkPick is one decision over 16 candidates and its end, with 8 requests booked on each.
+func BenchmarkPick(b *testing.B) {
+	for _, policy := range policies {
+		for _, n := range []int{16, 256} {
+			b.Run(fmt.Sprintf("%s/candidates=%d", policy, n), func(b *testing.B) {
+				cfg := DefaultConfig()
+				cfg.Policy = policy
+				s, err := New(cfg, time.Now, rand.New(rand.NewPCG(1, 2)), prometheus.NewRegistry())
+				if err != nil {
+					b.Fatal(err)
+				}
+				cands := candidates(n)
+				for i := range cands {
+					cands[i].CachedTokens = i * 97 % 2000
+					cands[i].KVCapacityTokens = 300_000
+					for range 8 {
+						s.Pick(Demand{100_000, 16}, cands[i:i+1], nil)
+					}
+				}
+				var dst []Ranked
+				b.ReportAllocs()
+				for b.Loop() {
+					var booking *Booking
+					dst, booking = s.Pick(Demand{2048, 16}, cands, dst[:0])
+					booking.End()
+				}
+			})
+		}
+	}
+}

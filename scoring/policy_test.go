@@ -1,0 +1,148 @@
+package scoring
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"attache/internal/field"
+)
+
+// TestPrefill has the terms of T(u, c) worked out by hand for Qwen3-32B.
+func TestPrefill(t *testing.T) {
+	s := DefaultSpeed()
+	for _, c := range []struct {
+		uncached, cached int
+		want             float64
+	}{
+		{8192, 0, 2.2e-3 + 8192*55e-6 + 1.75e-9*8192*4096},                     // one chunk: 16,016 tokens/s
+		{100, 0, 2.2e-3 + 13e-3 + 1.75e-9*100*50},                              // reading the weights takes longer
+		{8193, 1000, 2*2.2e-3 + 8193*55e-6 + 1.75e-9*8193*(1000+4096.5)},       // two chunks
+		{0, 4096, 2.2e-3 + 13e-3 + 1.75e-9*1*(4096+.5)},                        // all cached: one token at least
+		{-16, -1, 2.2e-3 + 13e-3 + 1.75e-9*.5},                                 // nonsense is no worse than nothing
+		{100_000, 0, 13*2.2e-3 + 100_000*55e-6 + 1.75e-9*100_000*50_000},       // attention dominates
+		{1000, 99_000, 2.2e-3 + 1000*55e-6 + 1.75e-9*1000*(99_000+500)},        // an agent's next turn
+		{300, 0, 2.2e-3 + 300*55e-6 + 1.75e-9*300*150},                         // 16.5 ms of computing: just above the weights
+		{236, 0, 2.2e-3 + 13e-3 + 1.75e-9*236*118},                             // 12.98 ms: just below
+		{16384, 16384, 2*2.2e-3 + 16384*55e-6 + 1.75e-9*16384*(16384+16384/2)}, // half of a long prompt
+	} {
+		if got := s.Prefill(c.uncached, c.cached); !near(got, c.want, 1e-12) {
+			t.Errorf("Prefill(%d, %d) = %v, want %v", c.uncached, c.cached, got, c.want)
+		}
+	}
+}
+
+// TestTimeCost has one row per term of the formula; u = 1000 computes in 2.2 + 55 ms plus attention.
+func TestTimeCost(t *testing.T) {
+	const (
+		cold = 2.2e-3 + 1000*55e-6 + 1.75e-9*1000*500 // all 1000 tokens: 58.075 ms
+		warm = 2.2e-3 + 13e-3 + 1.75e-9*200*(800+100) // 800 of them cached: 15.515 ms
+		one  = 2.2e-3 + 13e-3 + 1.75e-9*.5            // a prompt that is not known
+		kv   = 76e-9                                  // per token in flight
+	)
+	for _, c := range []struct {
+		name                   string
+		d                      Demand
+		c                      Candidate
+		l                      Load
+		k                      float64
+		queue, prefill, decode float64
+		n                      int
+	}{
+		{"idle and cold", Demand{1000, 16}, Candidate{}, Load{}, 1, 0, cold, 0, 0},
+		{"idle and warm", Demand{1000, 16}, Candidate{CachedTokens: 800}, Load{}, 1, 0, warm, 0, 0},
+		{"backlog", Demand{1000, 16}, Candidate{}, Load{QueueSeconds: .5}, 1, .5, cold, 0, 0},
+		{"n in flight", Demand{1000, 16}, Candidate{}, Load{InFlight: 10}, 1, 0, cold * 1.3, 0, 10},
+		{"n seen in the engine", Demand{1000, 16}, Candidate{EngineRunning: 11, EngineWaiting: 3}, Load{InFlight: 4}, 1, 0, cold * 1.42, 0, 14},
+		{"the engine's figures are old", Demand{1000, 16}, Candidate{EngineRunning: 1}, Load{InFlight: 10}, 1, 0, cold * 1.3, 0, 10},
+		{"answers running", Demand{1000, 16}, Candidate{}, Load{ContextTokens: 100_000}, 1, 0, cold, 100_000 * kv, 0},
+		{"more than fits", Demand{1000, 16}, Candidate{KVCapacityTokens: 60_000}, Load{ContextTokens: 100_000}, 1, 0, cold, 60_000 * kv, 0},
+		{"learnt to be slow", Demand{1000, 16}, Candidate{}, Load{QueueSeconds: .5, ContextTokens: 1000}, 2, .5, 2 * cold, 2 * 1000 * kv, 0},
+		{"prompt not known", Demand{0, 16}, Candidate{}, Load{}, 1, 0, one, 0, 0},
+	} {
+		p := timePolicy{speed: DefaultSpeed(), alpha: .03}
+		got := p.Cost(c.d, c.c, c.l, Situation{SpeedFactor: c.k})
+		if !near(got.Queue, c.queue, 1e-12) || !near(got.Prefill, c.prefill, 1e-12) || !near(got.Decode, c.decode, 1e-12) ||
+			!near(got.Total, c.queue+c.prefill+c.decode, 1e-12) || got.InFlight != c.n || got.Tie != float64(c.n) ||
+			got.CachedTokens != c.c.CachedTokens || got.Unit != Seconds {
+			t.Errorf("%s: got %+v, want %v + %v + %v with %d in flight", c.name, got, c.queue, c.prefill, c.decode, c.n)
+		}
+	}
+}
+
+func TestTermsExplained(t *testing.T) {
+	for want, terms := range map[string]Terms{
+		"0.390 s (queue 0.210, prefill 0.150, decode 0.030)": {Queue: .21, Prefill: .15, Decode: .03, Total: .39, Unit: Seconds},
+		"3 in flight":  {Requests: 3, Total: 3, Unit: Requests},
+		"last turn 17": {Total: 17, Unit: Turns},
+		"nothing":      {},
+	} {
+		if got := terms.String(); got != want {
+			t.Errorf("%+v is explained as %q, want %q", terms, got, want)
+		}
+		sum := 0.0
+		for _, p := range terms.Parts() {
+			sum += p.Value
+		}
+		if terms.Parts() != nil && !near(sum, terms.Total, 1e-12) {
+			t.Errorf("the parts of %+v add up to %v", terms, sum)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, name := range policies {
+		cfg := DefaultConfig()
+		cfg.Policy = name
+		if got := cfg.policy(DefaultSpeed()); got == nil || got.Name() != name {
+			t.Errorf("policy %q makes %v", name, got)
+		}
+	}
+	bad := Config{
+		Policy: "best", Temperature: -1, Alpha: 11,
+		Speed: SpeedConfig{Profile: "abacus", PerTokenUS: -1, ChunkTokens: -1}, Dynamo: DynamoConfig{PrefillLoadScale: -1},
+	}
+	got := make([]string, 0, 7)
+	for _, e := range field.All(bad.Validate()) {
+		got = append(got, e.Path)
+	}
+	want := []string{"policy", "temperature", "alpha", "speed.profile", "speed.per_token_us", "dynamo.prefill_load_scale", "speed.chunk_tokens"}
+	if !slices.Equal(got, want) {
+		t.Errorf("fields with errors:\n%v\nwant\n%v", got, want)
+	}
+}
+
+// TestConfigYAML reads a section over what is set, and one that stands alone over the defaults.
+func TestConfigYAML(t *testing.T) {
+	type file struct {
+		Scoring Config  `yaml:"scoring"`
+		Pool    *Config `yaml:"pool"`
+	}
+	f := file{Scoring: DefaultConfig()}
+	f.Scoring.Alpha = .1
+	text := "scoring:\n  temperature: 0.2\n  speed: {per_pair_ns: 1.1, weights_ms: 20}\npool:\n  policy: dynamo\n  dynamo: {prefill_load_scale: 16}\n"
+	if err := yaml.UnmarshalWithOptions([]byte(text), &f, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
+	want := DefaultConfig()
+	want.Alpha, want.Temperature, want.Speed.PerPairNS, want.Speed.WeightsMS = .1, .2, 1.1, 20
+	if f.Scoring != want {
+		t.Errorf("read over what is set: %+v, want %+v", f.Scoring, want)
+	}
+	s, ok := f.Scoring.Speed.speed()
+	if !ok || s.Weights != .02 || !near(s.PerPair, 1.1e-9, 1e-18) || s.PerToken != 55e-6 || s.ChunkTokens != 8192 {
+		t.Errorf("speed %+v", s)
+	}
+	want = DefaultConfig()
+	want.Policy, want.Dynamo.PrefillLoadScale = "dynamo", 16
+	if f.Pool == nil || *f.Pool != want {
+		t.Errorf("read alone: %+v, want %+v", f.Pool, want)
+	}
+	if err := yaml.UnmarshalWithOptions([]byte("pool:\n  polcy: time\n"), &f, yaml.Strict()); err == nil {
+		t.Error("an unknown key is accepted")
+	}
+}

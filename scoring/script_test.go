@@ -1,0 +1,175 @@
+package scoring
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"attache/internal/slot"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the scripts print into testdata; read the difference before you keep it")
+
+// TestScripts runs testdata/*.txt: decisions that a reader can check by hand. A part is comments, a command, a line of
+// dashes, and what it prints. Commands:
+//
+//	policy NAME [alpha=N] [scale=N]     start anew
+//	workers w0 [running=N] [waiting=N]  what the engine of a worker says
+//	request ID PROMPT w0=CACHED w1=...  choose among these workers; prints all, best first
+//	prefilled|end ID, move ID wN, observe ID DURATION, wait DURATION
+//	loads                               prints what is booked
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := (&stage{t: t}).play(string(text))
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(text), got); diff != "" && !*rewrite {
+				t.Errorf("output differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+type stage struct {
+	t        *testing.T
+	scorer   *Scorer
+	clock    *clock
+	bookings map[string]*Booking
+	engines  [10]Candidate
+}
+
+func (s *stage) play(script string) string {
+	var out strings.Builder
+	for part := range strings.SplitSeq(strings.TrimSpace(script), "\n\n") {
+		lines := strings.Split(part, "\n")
+		for len(lines) > 0 && strings.HasPrefix(lines[0], "#") {
+			out.WriteString(lines[0] + "\n")
+			lines = lines[1:]
+		}
+		if len(lines) > 0 {
+			fmt.Fprintf(&out, "%s\n----\n%s", lines[0], s.run(strings.Fields(lines[0])))
+		}
+		out.WriteByte('\n')
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+func (s *stage) run(words []string) string {
+	switch words[0] {
+	case "policy":
+		s.start(words[1], words[2:])
+	case "workers":
+		c := &s.engines[worker(words[1])]
+		for _, w := range words[2:] {
+			switch key, n := setting(w); key {
+			case "running":
+				c.EngineRunning = int(n)
+			case "waiting":
+				c.EngineWaiting = int(n)
+			}
+		}
+	case "request":
+		return s.request(words[1], int(number(words[2])), words[3:])
+	case "prefilled":
+		s.bookings[words[1]].Prefilled()
+	case "end":
+		s.bookings[words[1]].End()
+	case "move":
+		s.bookings[words[1]].Move(worker(words[2]))
+	case "observe":
+		s.scorer.Observe(s.bookings[words[1]], duration(words[2]))
+		return fmt.Sprintf("k = %.3f\n", s.scorer.SpeedFactor())
+	case "wait":
+		s.clock.Time = s.clock.Add(duration(words[1]))
+	case "loads":
+		return s.loads()
+	default:
+		panic("unknown command " + words[0])
+	}
+	return "ok\n"
+}
+
+func (s *stage) start(policy string, settings []string) {
+	cfg := DefaultConfig()
+	cfg.Policy = policy
+	for _, w := range settings {
+		switch key, n := setting(w); key {
+		case "alpha":
+			cfg.Alpha = n
+		case "scale":
+			cfg.Dynamo.PrefillLoadScale = n
+		}
+	}
+	s.scorer, s.clock = newScorer(s.t, cfg)
+	s.bookings = map[string]*Booking{}
+	s.engines = [10]Candidate{}
+}
+
+func (s *stage) request(id string, prompt int, workers []string) string {
+	candidates := make([]Candidate, len(workers))
+	for i, w := range workers {
+		name, cached := setting(w)
+		candidates[i] = s.engines[worker(name)]
+		candidates[i].Slot, candidates[i].CachedTokens = worker(name), int(cached)
+	}
+	ranked, b := s.scorer.Pick(Demand{PromptTokens: prompt, BlockTokens: 16}, candidates, nil)
+	s.bookings[id] = b
+	var out strings.Builder
+	for _, r := range ranked {
+		fmt.Fprintf(&out, "w%d: %v\n", r.Slot, r.Terms)
+	}
+	fmt.Fprintf(&out, "first token predicted in %v\n", b.PredictedTTFT.Round(time.Millisecond))
+	return out.String()
+}
+
+func (s *stage) loads() string {
+	var out strings.Builder
+	for i := range s.scorer.loads {
+		l := s.scorer.Load(slot.Slot(i))
+		fmt.Fprintf(&out, "w%d: %d in flight, backlog %.3f s and %d tokens, context %d tokens in %d blocks\n",
+			i, l.InFlight, l.QueueSeconds, l.PrefillTokens, l.ContextTokens, l.ContextBlocks)
+	}
+	return out.String()
+}
+
+func worker(name string) slot.Slot { return slot.Slot(number(strings.TrimPrefix(name, "w"))) }
+
+func setting(word string) (key string, value float64) {
+	key, text, _ := strings.Cut(word, "=")
+	return key, number(text)
+}
+
+func number(text string) float64 {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}

@@ -1,0 +1,90 @@
+package scoring
+
+import "math"
+
+// Speed is a model of how long an engine takes for a prefill, and what decoding costs beside it. Figures are seconds for
+// one model on one kind of machine; being wrong by a factor of two or three is made good by calibration.
+type Speed struct {
+	Over        float64 // per step: launching, sampling
+	Weights     float64 // per step: reading the weights once, the least a step takes
+	PerToken    float64 // per prompt token computed
+	PerPair     float64 // per pair of a token computed and one it attends to
+	PerKVToken  float64 // per step and token in the KV cache of decoding requests
+	ChunkTokens int     // prompt tokens per step at most (chunked prefill)
+}
+
+// Prefill is the time to compute a prompt of which cached tokens are there already. At least one token is computed, even
+// when all are cached: the first answer token comes out of it.
+//
+//	T(u, c) = chunks*over + max(weights*chunks, b*u) + q*u*(c + u/2)
+func (s Speed) Prefill(uncached, cached int) float64 {
+	u, c := float64(max(uncached, 1)), float64(max(cached, 0))
+	chunks := math.Ceil(u / float64(s.ChunkTokens))
+	return chunks*s.Over + max(s.Weights*chunks, s.PerToken*u) + s.PerPair*u*(c+u/2)
+}
+
+// profile is a Speed with a name.
+type profile struct {
+	name  string
+	speed Speed
+}
+
+// profiles: the first is the default. The first two are fitted to published measurements of one engine at saturation and
+// alone; the others follow from the architectures.
+var profiles = []profile{
+	{"qwen3-32b-2xh100", Speed{2.2e-3, 13e-3, 55e-6, 1.75e-9, 76e-9, 8192}},
+	{"qwen3-32b-2xh100-fast", Speed{1.2e-3, 9.8e-3, 41e-6, 1.75e-9, 39e-9, 8192}},
+	{"llama-3-70b-4xh100", Speed{2.7e-3, 14.3e-3, 64e-6, 1.1e-9, 48e-9, 8192}},
+	{"llama-3-8b-1xh100", Speed{1.2e-3, 6.4e-3, 27e-6, 0.87e-9, 76e-9, 8192}},
+}
+
+// DefaultSpeed is Qwen3-32B on two H100.
+func DefaultSpeed() Speed { return profiles[0].speed }
+
+// SpeedConfig names a speed model, or states one.
+type SpeedConfig struct {
+	// Profile is the nearest known combination of model and machine: "qwen3-32b-2xh100", "qwen3-32b-2xh100-fast",
+	// "llama-3-70b-4xh100" or "llama-3-8b-1xh100". Empty: the first. Only the proportions of its figures matter for long,
+	// because their scale is learnt from observed first tokens.
+	Profile string `yaml:"profile"`
+	// OverheadMS is what every step of the engine takes beside computing, in milliseconds. 0: as the profile.
+	OverheadMS float64 `yaml:"overhead_ms"`
+	// WeightsMS is how long a step takes at least, for reading the weights, in milliseconds. 0: as the profile.
+	WeightsMS float64 `yaml:"weights_ms"`
+	// PerTokenUS is the time per prompt token computed, in microseconds: one over the prefill throughput of short prompts.
+	// 0: as the profile. Too high a value against the others makes reuse count for more than it saves.
+	PerTokenUS float64 `yaml:"per_token_us"`
+	// PerPairNS is the time of attention per pair of tokens, in nanoseconds: what makes long prompts slower per token.
+	// 0: as the profile.
+	PerPairNS float64 `yaml:"per_pair_ns"`
+	// PerKVTokenNS is what a decode step takes per token in the KV cache of running requests, in nanoseconds. 0: as the
+	// profile. Too high a value spreads requests more evenly than reuse would want.
+	PerKVTokenNS float64 `yaml:"per_kv_token_ns"`
+	// ChunkTokens is how many prompt tokens an engine computes per step at most (vLLM: max_num_batched_tokens, SGLang:
+	// chunked_prefill_size). 0: as the profile, 8192.
+	ChunkTokens int `yaml:"chunk_tokens"`
+}
+
+// speed puts the numbers over the profile's; ok is false when there is no such profile.
+func (c SpeedConfig) speed() (s Speed, ok bool) {
+	for i, p := range profiles {
+		if p.name == c.Profile || c.Profile == "" && i == 0 {
+			s, ok = p.speed, true
+			break
+		}
+	}
+	over := func(field *float64, value, unit float64) {
+		if value != 0 {
+			*field = value * unit
+		}
+	}
+	over(&s.Over, c.OverheadMS, 1e-3)
+	over(&s.Weights, c.WeightsMS, 1e-3)
+	over(&s.PerToken, c.PerTokenUS, 1e-6)
+	over(&s.PerPair, c.PerPairNS, 1e-9)
+	over(&s.PerKVToken, c.PerKVTokenNS, 1e-9)
+	if c.ChunkTokens != 0 {
+		s.ChunkTokens = c.ChunkTokens
+	}
+	return s, ok
+}
