@@ -63,7 +63,7 @@ func (a *App) options(cfg *config.Config, opts Options) fx.Option {
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		buildInfo(opts.Version))
 	return fx.Options(
-		fx.Supply(cfg, opts, opts.Log, fx.Annotate(reg, fx.As(new(prometheus.Registerer), new(prometheus.Gatherer)))),
+		fx.Supply(cfg, opts, opts.Log, fx.Annotate(reg, fx.As(new(prometheus.Registerer)), fx.As(new(prometheus.Gatherer)))),
 		fx.Provide(func() func() time.Time { return time.Now }),
 		fx.WithLogger(func() fxevent.Logger {
 			l := &fxevent.SlogLogger{Logger: opts.Log}

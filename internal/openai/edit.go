@@ -63,13 +63,13 @@ func (o *options) scan(s *scanner) {
 	o.value = Span{from, s.i}
 }
 
-// splice replaces a range of the body. object is set when the text is a member that is added in front of others.
+// splice replaces a range of the body by a value, or inserts a member.
 type splice struct {
-	at   Span
-	text string
-	json bool // text is a string that is yet to be written as JSON
-	key  string
-	more bool // members follow
+	at     Span   // empty for a member
+	key    string // of the member; "" for a value
+	value  string
+	quote  bool // value is text that is yet to be written as a JSON string
+	others bool // members follow the new one
 }
 
 // Apply appends body to dst with the edits made; every byte that they do not concern stays as it is. body must be what
@@ -99,28 +99,28 @@ func (s *splice) append(dst []byte) []byte {
 	if s.key != "" {
 		dst = append(AppendString(dst, s.key), ':')
 	}
-	if s.json {
-		dst = AppendString(dst, s.text)
+	if s.quote {
+		dst = AppendString(dst, s.value)
 	} else {
-		dst = append(dst, s.text...)
+		dst = append(dst, s.value...)
 	}
-	if s.key != "" && s.more {
+	if s.others {
 		dst = append(dst, ',')
 	}
 	return dst
 }
 
 // insert is a splice that adds a member to an object.
-func (o object) insert(key, text string) splice {
-	return splice{at: Span{o.inside, o.inside}, key: key, text: text, more: !o.empty}
+func (o object) insert(key, value string) splice {
+	return splice{at: Span{o.inside, o.inside}, key: key, value: value, others: !o.empty}
 }
 
 func (r *Request) modelSplice(name string) splice {
-	s := splice{at: r.edits.model, text: name}
+	s := splice{at: r.edits.model, value: name}
 	if r.edits.model.Empty() {
 		s = r.edits.top.insert("model", name)
 	}
-	s.json = true
+	s.quote = true
 	return s
 }
 
@@ -131,13 +131,13 @@ func (r *Request) usageSplice(body []byte) (s splice, ok bool) {
 	case o.value.Empty():
 		return r.edits.top.insert("stream_options", `{"include_usage":true}`), true
 	case string(o.value.In(body)) == "null":
-		return splice{at: o.value, text: `{"include_usage":true}`}, true
+		return splice{at: o.value, value: `{"include_usage":true}`}, true
 	case !o.isObject:
 		return splice{}, false
 	case o.usageAt.Empty():
 		return o.object.insert("include_usage", "true"), true
 	default:
-		return splice{at: o.usageAt, text: "true"}, true
+		return splice{at: o.usageAt, value: "true"}, true
 	}
 }
 

@@ -1,0 +1,97 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"attache/internal/field"
+)
+
+// Config describes one simulated worker.
+type Config struct {
+	// Listen is where it serves HTTP, host:port; port 0 is any free one.
+	Listen string
+	// Name tells engines apart: it comes back in the header x-sim-engine of every response.
+	Name string
+	// Model is the only model name that it serves.
+	Model string
+	// Profile is the combination of model and machine whose speed it has; see Profiles. Empty: the first.
+	Profile string
+	// Speed divides the time of every step: 10 is ten times as fast as the profile. Above 50 or so the time to wake up
+	// counts for more than the model.
+	Speed float64
+	// MinStep is what a step takes at least, whatever Speed says. 0: no bound. A large value makes tokens trickle.
+	MinStep time.Duration
+	// KVBlocks is the size of the KV cache in blocks. 0: what the profile's machine has.
+	KVBlocks int
+	// BlockTokens is the number of tokens in a block.
+	BlockTokens int
+	// MaxTokens is how many tokens a step computes at most (vLLM: max_num_batched_tokens). It must not be below MaxSeqs.
+	MaxTokens int
+	// MaxSeqs is how many requests run at a time (vLLM: max_num_seqs).
+	MaxSeqs int
+	// MaxModelTokens bounds prompt and answer of one request together, as does the size of the KV cache. A longer prompt
+	// is cut to fit, where a real engine would answer 400: so bodies of many megabytes can be sent through a gateway
+	// without waiting minutes for their prefill.
+	MaxModelTokens int
+	// Seed varies the words of answers.
+	Seed uint64
+	// Fault is what is wrong with it from the start. The zero value: nothing.
+	Fault Fault
+}
+
+// DefaultConfig is Qwen3-32B on two H100, as vLLM runs it.
+func DefaultConfig() Config {
+	return Config{
+		Listen:         "127.0.0.1:8000",
+		Name:           "engine",
+		Model:          "sim-model",
+		Profile:        profiles[0].name,
+		Speed:          1,
+		BlockTokens:    16,
+		MaxTokens:      8192,
+		MaxSeqs:        256,
+		MaxModelTokens: 40_960,
+	}
+}
+
+// Validate reports every field that breaks its rule.
+func (c Config) Validate() error {
+	var check field.Checker
+	check.Under("listen", field.Address(c.Listen))
+	check.Check(!strings.HasPrefix(c.Listen, "unix:"), "listen", c.Listen, "must be host:port")
+	check.Check(c.Name != "" && !strings.ContainsAny(c.Name, "\r\n"), "name", c.Name, "must be one line of text")
+	check.Check(c.Model != "", "model", c.Model, "must not be empty")
+	_, known := profileOf(c.Profile)
+	check.Check(known, "profile", c.Profile, "must be one of "+strings.Join(Profiles(), ", "))
+	check.Check(c.Speed > 0 && c.Speed <= 1000, "speed", c.Speed, "must be above 0 and at most 1000")
+	check.Check(c.MinStep >= 0, "min-step", c.MinStep, "must not be negative")
+	check.Check(c.BlockTokens >= 1 && c.BlockTokens <= 1024, "block-tokens", c.BlockTokens, "must be 1 to 1024 tokens")
+	check.Check(c.KVBlocks >= 0 && c.KVBlocks <= 1<<24, "kv-blocks", c.KVBlocks, "must be 0 (as the profile) to 16777216 blocks")
+	check.Check(c.MaxSeqs >= 1, "max-seqs", c.MaxSeqs, "must be at least 1 request")
+	check.Check(c.MaxTokens >= max(1, c.MaxSeqs), "max-tokens", c.MaxTokens, "must not be below max-seqs")
+	check.Check(c.MaxModelTokens >= 2, "max-model-tokens", c.MaxModelTokens, "must be at least 2 tokens")
+	if known && c.BlockTokens >= 1 {
+		check.Check(c.window() >= 2, "kv-blocks", c.KVBlocks, "must hold at least 2 tokens")
+	}
+	check.Under("fault", c.Fault.Validate())
+	return check.Err()
+}
+
+// blocks is the size of the KV cache.
+func (c Config) blocks() int {
+	if c.KVBlocks > 0 {
+		return c.KVBlocks
+	}
+	p, _ := profileOf(c.Profile)
+	return p.kvTokens / c.BlockTokens
+}
+
+// window is how many tokens prompt and answer may have together.
+func (c Config) window() int { return min(c.MaxModelTokens, c.blocks()*c.BlockTokens) }
+
+// modes are the faults there are.
+var modes = []string{"", FaultNone, FaultRefuse, FaultHang, FaultSlow, Fault503, Fault500, FaultCut, FaultReset}
+
+func knownMode(mode string) bool { return slices.Contains(modes, mode) }

@@ -1,0 +1,170 @@
+package sim
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// maxBody is the largest request body that is read.
+const maxBody = 64 << 20
+
+// Headers of responses, so that tests see who answered, and what arrived.
+const (
+	HeaderEngine    = "X-Sim-Engine"      // Config.Name
+	HeaderBodyBytes = "X-Sim-Body-Bytes"  // length of the request body as it arrived
+	HeaderBodySum   = "X-Sim-Body-Sha256" // its SHA-256 in hexadecimal
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func (e *Engine) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { e.infer(w, r, chat) })
+	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { e.infer(w, r, completions) })
+	mux.HandleFunc("POST /tokenize", e.tokenize)
+	mux.HandleFunc("GET /v1/models", e.models)
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { reply(w, map[string]string{"version": "0.0.0-sim"}) })
+	mux.HandleFunc("GET /health", e.health)
+	mux.Handle("GET /metrics", e.metrics.handler())
+	mux.HandleFunc("POST /reset_prefix_cache", func(http.ResponseWriter, *http.Request) { e.Reset() })
+	mux.HandleFunc("GET /sim/fault", e.fault)
+	mux.HandleFunc("POST /sim/fault", e.fault)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, &apiError{Message: "Not Found: " + r.Method + " " + r.URL.Path, Type: "NotFoundError", Code: http.StatusNotFound})
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/sim/fault" {
+			for fault, over := e.faults.get(); fault.Mode == FaultHang; fault, over = e.faults.get() {
+				select {
+				case <-over:
+				case <-r.Context().Done():
+					return
+				case <-e.stopped:
+					return
+				}
+			}
+		}
+		w.Header().Set(HeaderEngine, e.cfg.Name)
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// reply answers 200 with JSON.
+func reply(w http.ResponseWriter, v any) { replyWith(w, http.StatusOK, v) }
+
+func replyWith(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		status, text = http.StatusInternalServerError, []byte(`{}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", itoa(len(text)))
+	w.WriteHeader(status)
+	_, _ = w.Write(text)
+}
+
+// refuse answers with an error, in the form of the API where it has one.
+func refuse(w http.ResponseWriter, err error) {
+	var e *apiError
+	if !errors.As(err, &e) {
+		e = &apiError{Message: err.Error(), Type: "InternalServerError", Code: http.StatusInternalServerError}
+	}
+	replyWith(w, e.Code, map[string]*apiError{"error": e})
+}
+
+// readBody reads a request body and tells the client in headers what arrived.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return nil, &apiError{Message: "the body is larger than " + itoa(maxBody) + " bytes", Type: "BadRequestError", Code: http.StatusRequestEntityTooLarge}
+	} else if err != nil {
+		return nil, badRequest("", "the body ended early: %v", err)
+	}
+	sum := sha256.Sum256(raw)
+	w.Header().Set(HeaderBodyBytes, itoa(len(raw)))
+	w.Header().Set(HeaderBodySum, hex.EncodeToString(sum[:]))
+	return raw, nil
+}
+
+func (e *Engine) health(w http.ResponseWriter, _ *http.Request) {
+	if f, _ := e.faults.get(); f.Health && (f.Mode == Fault503 || f.Mode == Fault500) {
+		w.WriteHeader(f.status())
+	}
+}
+
+func (e *Engine) models(w http.ResponseWriter, _ *http.Request) {
+	reply(w, map[string]any{"object": "list", "data": []map[string]any{{
+		"id": e.cfg.Model, "object": "model", "created": e.started.Unix(), "owned_by": "sim", "root": e.cfg.Model, "parent": nil,
+		"max_model_len": e.cfg.window(),
+	}}})
+}
+
+func (e *Engine) tokenize(w http.ResponseWriter, r *http.Request) {
+	raw, err := readBody(w, r)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	b, err := parseBody(raw, tokenize, e.cfg.Model)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	t := b.tokens(e.cfg.BlockTokens, maxBody, e.cfg.Model, true)
+	reply(w, map[string]any{"count": t.n, "max_model_len": e.cfg.window(), "tokens": append([]uint32{}, t.ids...), "token_strs": nil})
+}
+
+// fault shows what is wrong with the engine, or sets it.
+func (e *Engine) fault(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		f, _ := e.faults.get()
+		reply(w, f)
+		return
+	}
+	var f Fault
+	raw, err := readBody(w, r)
+	if err == nil {
+		err = json.Unmarshal(raw, &f)
+	}
+	if err == nil {
+		err = f.Validate()
+	}
+	if err == nil && f.Mode == FaultRefuse && f.For == 0 {
+		err = errors.New("for: must be given with refuse: while the port is closed nothing can end it")
+	}
+	if err != nil {
+		refuse(w, badRequest("", "%v", err))
+		return
+	}
+	if f.Mode == FaultRefuse { // it cuts this connection, too: answer first
+		w.Header().Set("Connection", "close")
+		reply(w, f)
+		_ = http.NewResponseController(w).Flush()
+		e.SetFault(f)
+		return
+	}
+	e.SetFault(f)
+	reply(w, f)
+}
+
+// reset makes the client see a TCP reset.
+func reset(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// created is the time stamp of answers.
+func created() int64 { return time.Now().Unix() }

@@ -1,0 +1,233 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"attache/internal/block"
+)
+
+// Request is what a Core is asked to do. The text stays outside: a Core knows lengths and the names of blocks.
+type Request struct {
+	// ID tells requests apart; the caller chooses it.
+	ID uint64
+	// Prompt and Output are lengths in tokens, both at least 1. The output has exactly that length.
+	Prompt, Output int
+	// Chain names the full blocks of prompt and output together.
+	Chain []block.Hash
+}
+
+// Event says that a request got a token.
+type Event struct {
+	ID uint64
+	// Token counts the tokens that the request has now, from 1.
+	Token int
+	// Last is set with the last one; the request is gone from the Core then.
+	Last bool
+	// Cached is how many prompt tokens came from the prefix cache, Waited how long the request was queued.
+	Cached int
+	Waited time.Duration
+}
+
+// Stats are figures of a Core. Those that count never fall.
+type Stats struct {
+	Running, Waiting int // requests
+	Held, Pages      int // blocks of KV memory that requests hold, of how many
+	Queried, Hit     int // counted at admission: prompt tokens looked up in the cache, and found
+	Prompted         int // prompt tokens of requests that got a first token
+	Generated        int // tokens of answers
+	Evicted          int // blocks
+	Steps            int
+}
+
+// Core is an engine without a clock, goroutines or I/O. See Step for how it works. Not safe for concurrent use.
+type Core struct {
+	model   Model
+	speed   float64
+	minStep time.Duration
+
+	blockTokens, maxTokens, maxSeqs int
+
+	cache   *cache
+	waiting []*sequence // in order of arrival
+	running []*sequence // in order of admission
+	byID    map[uint64]*sequence
+	events  []Event
+	stats   Stats
+}
+
+// sequence is a request inside a Core.
+type sequence struct {
+	Request
+	arrived   time.Duration
+	waited    time.Duration
+	pages     []int32 // for all of prompt and output, those with cached contents first
+	cached    int     // prompt tokens found in the cache
+	computed  int     // tokens whose KV is there
+	named     int     // pages whose block is computed
+	generated int     // tokens of the answer; above 0 the prompt is done
+	chunk     int     // tokens in the step that is being formed
+}
+
+// NewCore makes an engine of a configuration that is valid; only the fields that are about the engine itself count.
+func NewCore(cfg Config) *Core {
+	p, _ := profileOf(cfg.Profile)
+	return &Core{
+		model: p.model, speed: cfg.Speed, minStep: cfg.MinStep,
+		blockTokens: cfg.BlockTokens, maxTokens: cfg.MaxTokens, maxSeqs: cfg.MaxSeqs,
+		cache: newCache(cfg.blocks()), byID: make(map[uint64]*sequence),
+	}
+}
+
+// Submit puts a request at the end of the queue. The error says why it could never run.
+func (c *Core) Submit(now time.Duration, r Request) error {
+	switch {
+	case r.Prompt < 1 || r.Output < 1:
+		return fmt.Errorf("request %d: prompt of %d and output of %d tokens: both must be at least 1", r.ID, r.Prompt, r.Output)
+	case c.pagesOf(r) > len(c.cache.pages):
+		return fmt.Errorf("request %d: prompt of %d and output of %d tokens need %d blocks of KV memory, there are %d",
+			r.ID, r.Prompt, r.Output, c.pagesOf(r), len(c.cache.pages))
+	case c.byID[r.ID] != nil:
+		return fmt.Errorf("request %d: its id is in use", r.ID)
+	}
+	s := &sequence{Request: r, arrived: now}
+	c.byID[r.ID] = s
+	c.waiting = append(c.waiting, s)
+	return nil
+}
+
+// pagesOf is how much KV memory a request needs in the end. The last token of an answer is never fed back, so it has none.
+func (c *Core) pagesOf(r Request) int {
+	return (r.Prompt + r.Output - 1 + c.blockTokens - 1) / c.blockTokens
+}
+
+// Step forms a batch at the instant now and computes it: took is how long that takes, events is what it brings at its end,
+// in order of admission, valid until the next call. The next step begins then. Without work took is 0.
+//
+// Running answers come first and take one token of the budget each; then prompts in order of admission, each as much as
+// the budget has left (chunked prefill); then new requests from the head of the queue, as long as budget, sequences and
+// KV memory last. A request is admitted with memory for its prompt and its answer, so none is ever preempted; the head of
+// the queue blocks those behind it. What the cache holds of its prompt is decided then, full blocks only, and never all of
+// it: the first token of the answer comes out of computing the last of the prompt. Blocks, of the answer as well, can be
+// found by others as soon as they are computed.
+func (c *Core) Step(now time.Duration) (took time.Duration, events []Event) {
+	b := c.form(now)
+	if b.tokens == 0 {
+		return 0, nil
+	}
+	c.stats.Steps++
+	c.events = c.events[:0]
+	going := c.running[:0]
+	for _, s := range c.running {
+		if c.compute(s); s.generated < s.Output {
+			going = append(going, s)
+		} else {
+			c.drop(s)
+		}
+	}
+	clear(c.running[len(going):])
+	c.running = going
+	return max(c.minStep, time.Duration(float64(c.model.step(b))/c.speed)), c.events
+}
+
+// form chooses the chunks of a step.
+func (c *Core) form(now time.Duration) batch {
+	var b batch
+	for _, s := range c.running {
+		if s.chunk = 0; s.generated > 0 {
+			s.chunk = 1
+			b.tokens++
+			b.kv += s.Prompt + s.generated
+		}
+	}
+	for _, s := range c.running {
+		if s.generated == 0 {
+			c.fill(s, &b)
+		}
+	}
+	for b.tokens < c.maxTokens && len(c.running) < c.maxSeqs && len(c.waiting) > 0 && c.admit(c.waiting[0], now) {
+		s := c.waiting[0]
+		c.waiting = slices.Delete(c.waiting, 0, 1)
+		c.running = append(c.running, s)
+		c.fill(s, &b)
+	}
+	return b
+}
+
+// fill gives a prompt what is left of the budget.
+func (c *Core) fill(s *sequence, b *batch) {
+	s.chunk = min(s.Prompt-s.computed, c.maxTokens-b.tokens)
+	b.tokens += s.chunk
+	b.pairs += float64(s.chunk) * (float64(s.computed) + float64(s.chunk)/2)
+}
+
+// admit gives a request its memory, if there is enough.
+func (c *Core) admit(s *sequence, now time.Duration) bool {
+	found := s.Chain[:min(len(s.Chain), (s.Prompt-1)/c.blockTokens)]
+	found = found[:c.cache.match(found)]
+	fresh := c.pagesOf(s.Request) - len(found)
+	if c.cache.room()-c.cache.idleOf(found) < fresh {
+		return false
+	}
+	s.pages = c.cache.take(fresh, c.cache.hold(found, make([]int32, 0, len(found)+fresh)))
+	s.named = len(found)
+	s.cached = len(found) * c.blockTokens
+	s.computed = s.cached
+	s.waited = now - s.arrived
+	c.stats.Queried += s.Prompt
+	c.stats.Hit += s.cached
+	return true
+}
+
+// compute does a sequence's part of a step.
+func (c *Core) compute(s *sequence) {
+	if s.chunk == 0 {
+		return
+	}
+	s.computed += s.chunk
+	for s.named < len(s.Chain) && (s.named+1)*c.blockTokens <= s.computed {
+		c.cache.name(s.pages[s.named], s.Chain[s.named])
+		s.named++
+	}
+	if s.computed < s.Prompt {
+		return
+	}
+	if s.generated == 0 {
+		c.stats.Prompted += s.Prompt
+	}
+	s.generated++
+	c.stats.Generated++
+	c.events = append(c.events, Event{ID: s.ID, Token: s.generated, Last: s.generated == s.Output, Cached: s.cached, Waited: s.waited})
+}
+
+// drop forgets a sequence; its full blocks stay in the cache.
+func (c *Core) drop(s *sequence) {
+	c.cache.release(s.pages)
+	delete(c.byID, s.ID)
+}
+
+// Abort takes a request out at once, wherever it is, and reports whether it was there. Events that the last Step returned
+// for it are void.
+func (c *Core) Abort(id uint64) bool {
+	s := c.byID[id]
+	if s == nil {
+		return false
+	}
+	same := func(t *sequence) bool { return t == s }
+	c.waiting = slices.DeleteFunc(c.waiting, same)
+	c.running = slices.DeleteFunc(c.running, same)
+	c.drop(s)
+	return true
+}
+
+// Reset empties the prefix cache. Requests that run go on.
+func (c *Core) Reset() { c.cache.reset() }
+
+// Stats are the figures at this moment.
+func (c *Core) Stats() Stats {
+	s := c.stats
+	s.Running, s.Waiting = len(c.running), len(c.waiting)
+	s.Held, s.Pages, s.Evicted = c.cache.held(), len(c.cache.pages), c.cache.evicted
+	return s
+}
