@@ -192,7 +192,7 @@ func TestManyStreams(t *testing.T) {
 	var first atomic.Value
 	for i := range streams {
 		wg.Go(func() {
-			a, err := r.chat(t.Context(), chatRequest{prompt: fmt.Sprintf("stream %d", i), tokens: 20, stream: true})
+			a, err := r.chat(t.Context(), chatRequest{prompt: fmt.Sprintf("stream %d", i), tokens: 50, stream: true})
 			if err != nil || a.status != 200 {
 				failed.Add(1)
 				first.CompareAndSwap(nil, fmt.Sprintf("status %d, %v, %.200s", a.status, err, a.text))

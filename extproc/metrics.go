@@ -9,19 +9,16 @@ import (
 // metrics are the figures of the ext_proc server.
 type metrics struct {
 	streams  *prometheus.CounterVec // streams begun, by request body mode
-	open     prometheus.Gauge       // streams open now: requests under way
 	answers  *prometheus.CounterVec // requests answered by us, by status
 	skipped  *prometheus.CounterVec // inference requests routed by load only, by reason
 	panics   prometheus.Counter
 	protocol prometheus.Counter // messages that are no ProcessingRequest
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, open func() float64) *metrics {
 	m := &metrics{
 		streams: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "attache_extproc_streams_total",
 			Help: "ext_proc streams begun, one per request, by the gateway's request body mode."}, []string{"mode"}),
-		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "attache_extproc_open_streams",
-			Help: "ext_proc streams open now: requests under way."}),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "attache_extproc_answers_total",
 			Help: "Requests answered here instead of by a worker, by HTTP status."}, []string{"status"}),
 		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "attache_extproc_unread_bodies_total",
@@ -40,7 +37,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, status := range []int{400, 404, 413, 429, 503} {
 		m.answers.WithLabelValues(strconv.Itoa(status))
 	}
-	reg.MustRegister(m.streams, m.open, m.answers, m.skipped, m.panics, m.protocol)
+	reg.MustRegister(m.streams, m.answers, m.skipped, m.panics, m.protocol,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "attache_extproc_open_streams",
+			Help: "ext_proc streams open now: requests under way."}, open))
 	return m
 }
 

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,6 +55,7 @@ type Server struct {
 	buffers     mem.BufferPool
 	scans       scans
 
+	open         atomic.Int64 // streams: requests under way
 	complainOnce [8]sync.Once // by body mode
 }
 
@@ -71,9 +73,10 @@ type Params struct {
 // New opens the listener; Run serves it. The configuration must have been validated.
 func New(p Params) (*Server, error) {
 	s := &Server{
-		cfg: p.Config, router: p.Router, defaultPool: p.DefaultPool, log: p.Log, metrics: newMetrics(p.Metrics),
+		cfg: p.Config, router: p.Router, defaultPool: p.DefaultPool, log: p.Log,
 		health: health.NewServer(), buffers: &bufferPool{}, assumed: modeBuffered,
 	}
+	s.metrics = newMetrics(p.Metrics, func() float64 { return float64(s.open.Load()) })
 	if p.Config.AssumeMode == "full_duplex" {
 		s.assumed = modeFullDuplex
 	}
@@ -148,7 +151,7 @@ func (s *Server) SetReady(ready bool) {
 }
 
 // Run serves until ctx ends, then drains: not ready first, so that Envoy goes elsewhere, then no new streams, then a
-// bounded wait for the running ones.
+// bounded wait for the running ones and for what the access log has to say of them.
 func (s *Server) Run(ctx context.Context) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.grpc.Serve(s.listener) }()
@@ -158,27 +161,35 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.SetReady(false)
-	wait(s.cfg.DrainWait, failed)
+	time.Sleep(s.cfg.DrainWait)
 	stopped := make(chan struct{})
 	go func() { s.grpc.GracefulStop(); close(stopped) }()
-	timeout := time.NewTimer(s.cfg.DrainTimeout)
-	defer timeout.Stop()
-	select {
-	case <-stopped:
-	case <-timeout.C:
-		s.grpc.Stop()
-		<-stopped
-	}
+	s.awaitIdle(stopped)
+	s.grpc.Stop()
+	<-stopped
 	<-failed
 	return nil
 }
 
-func wait(d time.Duration, unless <-chan error) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+// lastReports is how long the access log may take for the last requests: Envoy's flush interval and a little more.
+const lastReports = 300 * time.Millisecond
+
+// awaitIdle waits until no request runs, for at most the drain timeout. Access-log streams never end by themselves, so
+// waiting for every stream would wait in vain.
+func (s *Server) awaitIdle(stopped <-chan struct{}) {
+	deadline := time.Now().Add(s.cfg.DrainTimeout)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for s.open.Load() > 0 && time.Now().Before(deadline) {
+		select {
+		case <-tick.C:
+		case <-stopped:
+			return
+		}
+	}
 	select {
-	case <-timer.C:
-	case <-unless:
+	case <-time.After(min(lastReports, s.cfg.DrainTimeout)):
+	case <-stopped:
 	}
 }
 
@@ -187,8 +198,8 @@ func wait(d time.Duration, unless <-chan error) {
 func (s *Server) process(stream grpc.ServerStream) (err error) {
 	x := &exchange{server: s, ctx: stream.Context(), send: func(r reply) error { return stream.SendMsg(&r) }}
 	var m message
-	s.metrics.open.Inc()
-	defer s.metrics.open.Dec()
+	s.open.Add(1)
+	defer s.open.Add(-1)
 	defer m.free()
 	defer x.close()
 	defer func() {

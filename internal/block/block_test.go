@@ -130,7 +130,7 @@ func TestCutsMakeNoDifference(t *testing.T) {
 				rest = rest[1:]
 			}
 		}
-		if want := append(before, plainChain(stream, size, seed)...); !slices.Equal(chain.Sum(), want) {
+		if want := slices.Concat(before, plainChain(stream, size, seed)); !slices.Equal(chain.Sum(), want) {
 			t.Fatalf("chain %x, want %x", chain.Sum(), want)
 		}
 		if chain.Bytes() != len(stream) {

@@ -56,7 +56,7 @@ func (o *options) scan(s *scanner) {
 			continue
 		}
 		o.usage = usageOff
-		if o.usageAt = s.skip(); string(o.usageAt.In(s.b)) == "true" {
+		if o.usageAt = s.skip(); string(o.usageAt.In(s.b)) == literalTrue {
 			o.usage = usageOn
 		}
 	}
@@ -135,9 +135,9 @@ func (r *Request) usageSplice(body []byte) (s splice, ok bool) {
 	case !o.isObject:
 		return splice{}, false
 	case o.usageAt.Empty():
-		return o.object.insert("include_usage", "true"), true
+		return o.object.insert("include_usage", literalTrue), true
 	default:
-		return splice{at: o.usageAt, value: "true"}, true
+		return splice{at: o.usageAt, value: literalTrue}, true
 	}
 }
 

@@ -37,7 +37,7 @@ func TestEventReader(t *testing.T) {
 		{"CRLF", "data: a\r\n\r\ndata: b\r\n\r\n", []string{"a", "b"}},
 		{"comments, names, ids and retry times", ": ping\n\nevent: message_start\nid: 7\nretry: 10\ndata: a\n\nevent: ping\n\n", []string{"a"}},
 		{"several lines", "data: a\ndata:b\ndata:  c\ndata\n\n", []string{"a\nb\n c\n"}},
-		{"empty data", "data:\n\ndata: a\n\n", []string{"", "a"}},
+		{"empty data", "data:\n\n" + "data: a\n\n", []string{"", "a"}},
 		{"fields that only begin alike", "database: x\ndata: a\n data: b\n\n", []string{"a"}},
 		{"blank lines galore", "\n\n\ndata: a\n\n\n\n", []string{"a"}},
 		{"no blank line at the end", "data: a\n\ndata: b\n", []string{"a", "b"}},

@@ -49,7 +49,8 @@ type Part struct {
 type PartKind uint8
 
 // The kinds of parts. A chat is a sequence of messages, each of which begins with one of the three roles, followed by its
-// other parts in the order of this list; content (Text, Media) and tool calls (ToolName, ToolArguments) repeat.
+// other parts in the order of this list; content (Text, Media) and tool calls (ToolName, ToolArguments) repeat. Blocks of
+// Anthropic's that think, call tools or answer calls stand among the content, in its order.
 const (
 	// Role begins a message; the span is the role, or the type of an input item that has no role.
 	Role PartKind = iota + 1
@@ -117,13 +118,13 @@ func (r *Request) Check() error {
 	case !missing:
 		return nil
 	case r.Kind == Chat || r.Kind == Messages:
-		return &FieldError{Field: "messages", Offset: -1, Want: "must be an array with at least one message"}
+		return &FieldError{Field: keyMessages, Offset: -1, Want: "must be an array with at least one message"}
 	case r.Kind == Completions:
 		return &FieldError{Field: "prompt", Offset: -1, Want: wantPrompt}
 	case r.Kind == Responses:
-		return &FieldError{Field: "input", Offset: -1, Want: "must be a string or an array of items"}
+		return &FieldError{Field: keyInput, Offset: -1, Want: "must be a string or an array of items"}
 	case r.Kind == Embeddings:
-		return &FieldError{Field: "input", Offset: -1, Want: wantPrompt}
+		return &FieldError{Field: keyInput, Offset: -1, Want: wantPrompt}
 	default:
 		return nil
 	}

@@ -70,12 +70,8 @@ var bodies = []struct {
 		media
 		text loose
 		media`},
-	{"content that is nothing", Chat, `{"messages":[{"role":"assistant","content":null},{"content":[]},{"role":7,"content":8}]}`, `
-		turns 3
-		role assistant
-		role 
-		role raw 7
-		media`},
+	{"content that is nothing", Chat, `{"messages":[{"role":"assistant","content":null},{"content":[]},{"role":7,"content":8}]}`,
+		"turns 3\nrole assistant\nrole \n" + "role raw 7\nmedia"},
 	{"tool calls, told in any order", Chat, `{"messages":[
 		{"tool_calls":[{"id":"c1","type":"function","function":{"arguments":"{\"city\":\"Rome\"}","name":"weather"}},{"function":{"name":"g","arguments":{"a": 1}}}],
 			"content":"Let me see.","reasoning_content":"Rome?","role":"assistant","function_call":null,"reasoning":null},

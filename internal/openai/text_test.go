@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"pgregory.net/rapid"
 )
@@ -74,8 +75,8 @@ func spelling(t *rapid.T) (text, one, other string) {
 			case way == 0 && r < 0x10000:
 				short = fmt.Sprintf(`\u%04x`, r)
 			case way == 0:
-				marshalled, _ := json.Marshal(string(r))
-				short = strings.Trim(string(marshalled), `"`)
+				high, low := utf16.EncodeRune(r)
+				short = fmt.Sprintf(`\u%04X\u%04x`, high, low)
 			case way == 1 && r == '/':
 				short = `\/`
 			}

@@ -23,7 +23,7 @@ type twin struct {
 
 type members = map[string]json.RawMessage
 
-func (w *twin) say(format string, args ...any) {
+func (w *twin) sayf(format string, args ...any) {
 	w.lines = append(w.lines, fmt.Sprintf(format, args...))
 }
 
@@ -69,15 +69,15 @@ func describeTwin(kind Kind, top members) ([]string, bool) {
 		name, is := asString(m)
 		w.ok = w.ok && is
 		if name != "" {
-			w.say("model %s", name)
+			w.sayf("model %s", name)
 		}
 	}
 	if string(top["stream"]) == "true" {
-		w.say("stream")
+		w.sayf("stream")
 	}
 	options, _ := asObject(top["stream_options"])
 	if string(options["include_usage"]) == "true" || kind == Responses || kind == Messages {
-		w.say("usage")
+		w.sayf("usage")
 	}
 	// Of max_tokens and max_output_tokens the later one counts, which a map cannot tell: the generator uses one of them.
 	bound := max(asInt(top["max_tokens"]), asInt(top["max_output_tokens"]), 0)
@@ -85,23 +85,23 @@ func describeTwin(kind Kind, top members) ([]string, bool) {
 		bound = n
 	}
 	if bound > 0 {
-		w.say("max %d", bound)
+		w.sayf("max %d", bound)
 	}
 	if n := asInt(top["priority"]); n != 0 {
-		w.say("priority %d", n)
+		w.sayf("priority %d", n)
 	}
 	if salt, is := asString(top["cache_salt"]); is && salt != "" {
-		w.say("salt %s", salt)
+		w.sayf("salt %s", salt)
 	} else if !is && !absent(top["cache_salt"]) {
-		w.say("salt %s", AppendUnescaped(nil, top["cache_salt"], Span{0, len(top["cache_salt"])}))
+		w.sayf("salt %s", AppendUnescaped(nil, top["cache_salt"], Span{0, len(top["cache_salt"])}))
 	}
 	for _, m := range [][2]string{{"user", "user"}, {"cache key", "prompt_cache_key"}, {"session", "session_id"}} {
 		if s, _ := asString(top[m[1]]); s != "" {
-			w.say("%s %s", m[0], s)
+			w.sayf("%s %s", m[0], s)
 		}
 	}
 	if tools, _ := asList(top["tools"]); len(tools) > 0 {
-		w.say("tools %s", compact(top["tools"]))
+		w.sayf("tools %s", compact(top["tools"]))
 	}
 	w.prompt(top)
 	return w.lines, w.ok
@@ -115,10 +115,10 @@ func (w *twin) prompt(top members) {
 		w.messages(top["system"], top["messages"])
 	case Responses:
 		if s, is := asString(top["input"]); is {
-			w.say("turns 1")
+			w.sayf("turns 1")
 			w.lead(top["instructions"])
-			w.say("user role")
-			w.say("text %s", s)
+			w.sayf("user role")
+			w.sayf("text %s", s)
 		} else {
 			w.messages(top["instructions"], top["input"])
 		}
@@ -155,7 +155,7 @@ func (w *twin) prompt(top members) {
 		}
 		w.ok = w.ok && ok
 		if len(prompts) > 0 {
-			w.say("turns %d", len(prompts))
+			w.sayf("turns %d", len(prompts))
 		}
 		w.lines = append(w.lines, prompts...)
 	}
@@ -165,7 +165,7 @@ func isID(raw json.RawMessage) bool { return strings.Trim(string(raw), "01234567
 
 func (w *twin) lead(system json.RawMessage) {
 	if !absent(system) {
-		w.say("system role")
+		w.sayf("system role")
 		w.content(system)
 	}
 }
@@ -174,7 +174,7 @@ func (w *twin) messages(system, raw json.RawMessage) {
 	list, is := asList(raw)
 	w.ok = w.ok && (is || absent(raw))
 	if len(list) > 0 {
-		w.say("turns %d", len(list))
+		w.sayf("turns %d", len(list))
 	}
 	w.lead(system)
 	for _, raw := range list {
@@ -221,11 +221,11 @@ func (w *twin) part(name string, raw json.RawMessage) {
 		return
 	}
 	if s, is := asString(raw); is {
-		w.say("%s %s", name, s)
+		w.sayf("%s %s", name, s)
 	} else if name == "media" {
-		w.say("media")
+		w.sayf("media")
 	} else {
-		w.say("%s raw %s", name, compact(raw))
+		w.sayf("%s raw %s", name, compact(raw))
 	}
 }
 
@@ -265,11 +265,11 @@ func (w *twin) contentPart(m members) {
 	case kind == "thinking":
 		w.part("reasoning", m["thinking"])
 	default:
-		for key := range m {
-			if !strings.Contains("|type|text|thinking|name|input|tool_use_id|content|cache_control|", "|"+key+"|") {
-				w.say("media")
-				break
-			}
+		for _, key := range []string{"type", "text", "thinking", "name", "input", "tool_use_id", "content", "cache_control"} {
+			delete(m, key)
+		}
+		if len(m) > 0 {
+			w.sayf("media")
 		}
 	}
 }

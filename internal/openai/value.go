@@ -69,13 +69,15 @@ func (s *scanner) skip() Span {
 	}
 }
 
+const literalTrue = "true"
+
 // literal passes true, false or null.
 func (s *scanner) literal() {
 	var word string
 	switch rest := s.b[s.i:]; {
 	case len(rest) == 0:
 	case rest[0] == 't':
-		word = "true"
+		word = literalTrue
 	case rest[0] == 'f':
 		word = "false"
 	case rest[0] == 'n':
@@ -144,7 +146,7 @@ func (s *scanner) text() (contents Span) {
 
 // flag reads a value that is true; every other value is passed and counts as false.
 func (s *scanner) flag() bool {
-	return string(s.skip().In(s.b)) == "true"
+	return string(s.skip().In(s.b)) == literalTrue
 }
 
 // integer reads a number as an int, cutting off a fraction and keeping within 32 bits; every other value is passed and

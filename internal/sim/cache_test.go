@@ -182,10 +182,13 @@ func TestDeepestBlockIsEvictedFirst(t *testing.T) {
 		c.name(id, chain[i])
 	}
 	c.release(pages)
-	for _, want := range []int{3, 2, 1, 0} {
+	for want := 3; want > 0; want-- {
 		if got := c.match(chain); got != want {
 			t.Errorf("%d blocks match, want %d", got, want)
 		}
 		c.take(1, nil)
+	}
+	if got := c.match(chain); got != 0 {
+		t.Errorf("%d blocks match after all were evicted", got)
 	}
 }

@@ -51,6 +51,7 @@ func (e *Engine) infer(w http.ResponseWriter, r *http.Request, s surface) {
 // answer sends the tokens of one request.
 type answer struct {
 	*job
+
 	engine   *Engine
 	stream   *stream
 	cutAfter int // tokens after which the connection is cut; -1: never

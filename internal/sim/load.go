@@ -121,22 +121,23 @@ func (l *Load) Validate() error {
 	check.Check(l.Wave > 0, "wave", l.Wave, "must be above 0")
 	check.Check(l.Timeout > 0, "timeout", l.Timeout, "must be above 0")
 	check.Check(l.Prompts >= 1, "prompts", l.Prompts, "must be at least 1")
-	for _, r := range []struct {
-		name  string
-		least int
-		Range[int]
-	}{{"task-bytes", 0, l.TaskBytes}, {"step-bytes", 0, l.StepBytes}, {"turns", 1, l.Turns}, {"output-tokens", 1, l.OutputTokens}} {
-		check.Check(r.From >= r.least && r.To >= r.From, r.name, r.Range, fmt.Sprintf("must be a range that begins at %d or above", r.least))
-	}
-	check.Check(l.Think.From >= 0 && l.Think.To >= l.Think.From, "think", l.Think, "must be a range that does not begin below 0")
+	checkRange(&check, "task-bytes", l.TaskBytes, 0)
+	checkRange(&check, "step-bytes", l.StepBytes, 0)
+	checkRange(&check, "turns", l.Turns, 1)
+	checkRange(&check, "output-tokens", l.OutputTokens, 1)
+	checkRange(&check, "think", l.Think, 0)
 	return check.Err()
+}
+
+func checkRange[T int | time.Duration](check *field.Checker, name string, r Range[T], least T) {
+	check.Check(r.From >= least && r.To >= r.From, name, r, fmt.Sprintf("must be a range that begins at %v or above", least))
 }
 
 // firstWave is when the first conversation of an agent begins.
 func (l *Load) firstWave(agent int) time.Duration { return time.Duration(agent%l.Waves) * l.Wave }
 
 // nextWave is the first instant after t at which conversations begin.
-func (l *Load) nextWave(t time.Duration) time.Duration { return (t/l.Wave + 1) * l.Wave }
+func (l *Load) nextWave(t time.Duration) time.Duration { return t.Truncate(l.Wave) + l.Wave }
 
 // RunLoad puts a load on an address and reports. When ctx ends it stops at once and reports what had ended by then.
 func RunLoad(ctx context.Context, load Load) (Report, error) {
@@ -163,6 +164,7 @@ func RunLoad(ctx context.Context, load Load) (Report, error) {
 // runner is a load while it runs.
 type runner struct {
 	Load
+
 	client *http.Client
 	began  time.Time
 

@@ -60,6 +60,7 @@ type Core struct {
 // sequence is a request inside a Core.
 type sequence struct {
 	Request
+
 	arrived   time.Duration
 	waited    time.Duration
 	pages     []int32 // for all of prompt and output, those with cached contents first

@@ -34,26 +34,38 @@ func newTokenizer(blockTokens int, namespace uint64, limit int) *tokenizer {
 	return t
 }
 
+// add appends one token.
 func (t *tokenizer) add(id uint32) {
 	if t.n == t.limit {
 		return
 	}
-	t.n++
-	t.mix = scramble(t.mix ^ uint64(id))
 	var b [4]byte
 	binary.LittleEndian.PutUint32(b[:], id)
 	t.chain.Write(b[:])
+	t.count(id)
+}
+
+// count does what concerns a token beside the chain.
+func (t *tokenizer) count(id uint32) {
+	t.n++
+	t.mix = scramble(t.mix ^ uint64(id))
 	if t.keep {
 		t.ids = append(t.ids, id)
 	}
 }
 
+// text appends the tokens of a text.
 func (t *tokenizer) text(s string) {
-	for len(s) > 0 && t.n < t.limit {
-		var b [4]byte
-		n := copy(b[:], s)
-		t.add(binary.LittleEndian.Uint32(b[:]))
-		s = s[n:]
+	whole := min(len(s)/4, t.limit-t.n)
+	t.chain.WriteString(s[:4*whole])
+	for ; whole > 0; whole-- {
+		t.count(uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24)
+		s = s[4:]
+	}
+	if len(s) > 0 {
+		var rest [4]byte
+		copy(rest[:], s)
+		t.add(binary.LittleEndian.Uint32(rest[:])) // nothing, if s is what lies beyond the limit
 	}
 }
 
