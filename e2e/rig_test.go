@@ -68,10 +68,11 @@ type setup struct {
 
 // engine is one simulated worker.
 type engine struct {
+	*proc.Process
+
 	name string
 	port int
 	args []string
-	*proc.Process
 }
 
 func (e *engine) address() string { return "127.0.0.1:" + strconv.Itoa(e.port) }

@@ -51,7 +51,7 @@ func testServer(t testing.TB, f Router, change func(*Config)) *Server {
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := New(Params{Config: cfg, Router: f, DefaultPool: "default", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	s, err := New(Params{Config: cfg, Router: f, DefaultPool: "default", Log: slog.New(slog.DiscardHandler),
 		Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)

@@ -167,7 +167,9 @@ func (s *Server) Run(ctx context.Context) error {
 	s.awaitIdle(stopped)
 	s.grpc.Stop()
 	<-stopped
-	<-failed
+	if err := <-failed; err != nil {
+		return fmt.Errorf("extproc: %w", err)
+	}
 	return nil
 }
 

@@ -9,10 +9,12 @@ package xds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -108,8 +110,10 @@ func (s *Server) Run(ctx context.Context) error {
 	s.Register(ctx, s.grpc)
 	s.registry.Observe(s.offer)
 	failed := make(chan error, 1)
-	go func() { failed <- s.grpc.Serve(s.listener) }()
-	defer func() { s.grpc.Stop(); <-failed }()
+	var serving sync.WaitGroup
+	serving.Go(func() { failed <- s.grpc.Serve(s.listener) })
+	defer serving.Wait()
+	defer s.grpc.Stop()
 	// One of three things happens at a time: a new set is pushed, the server fails, or everything ends.
 	for {
 		select {
@@ -118,7 +122,6 @@ func (s *Server) Run(ctx context.Context) error {
 				s.log.Error("endpoints could not be pushed", "error", err)
 			}
 		case err := <-failed:
-			failed <- err
 			return fmt.Errorf("xds: %w", err)
 		case <-ctx.Done():
 			return nil
@@ -225,5 +228,5 @@ func (c *caches) CreateDeltaWatch(r *cache.DeltaRequest, sub cache.Subscription,
 
 // Fetch implements cache.Cache; nobody polls.
 func (c *caches) Fetch(context.Context, *cache.Request) (cache.Response, error) {
-	return nil, fmt.Errorf("attache serves xDS by streams only")
+	return nil, errors.New("attache serves xDS by streams only")
 }

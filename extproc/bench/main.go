@@ -225,11 +225,11 @@ type bytesCodec struct{}
 func (bytesCodec) Name() string { return "proto" }
 
 func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil //nolint:forcetypeassert // only request calls it
 }
 
 func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize()
+	*v.(*[]byte) = data.Materialize() //nolint:forcetypeassert // only request calls it
 	return nil
 }
 

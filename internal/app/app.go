@@ -4,6 +4,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -121,7 +122,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 	return cause
 }
 
-var errComponent = fmt.Errorf("a component failed; the log says which")
+var errComponent = errors.New("a component failed; the log says which")
 
 // running turns a component's Run into lifecycle hooks. A component that ends by itself ends the process.
 func running(lc fx.Lifecycle, shutdown fx.Shutdowner, log *slog.Logger, name string, run func(context.Context) error) {

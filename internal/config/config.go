@@ -52,6 +52,7 @@ type Config struct {
 // Pool is one pool and where its workers come from.
 type Pool struct {
 	router.PoolConfig `yaml:",inline"`
+
 	// Workers are the addresses of the pool's engines, "host:port". A host name is resolved once, at start; use
 	// workers_file or a control loop of yours where addresses change.
 	Workers []string `yaml:"workers"`

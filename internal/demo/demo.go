@@ -106,7 +106,7 @@ func Run(ctx context.Context, opts Options) error {
 		return err
 	}
 	if opts.Keep {
-		s.say("\nStill running, because of --keep. Ask it something, then Ctrl-C:\n  curl http://%s/v1/chat/completions -H 'content-type: application/json' \\\n    -d '{\"model\":%q,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n", s.llm, modelName)
+		s.sayf("\nStill running, because of --keep. Ask it something, then Ctrl-C:\n  curl http://%s/v1/chat/completions -H 'content-type: application/json' \\\n    -d '{\"model\":%q,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n", s.llm, modelName)
 		<-ctx.Done()
 	}
 	return nil
@@ -114,7 +114,7 @@ func Run(ctx context.Context, opts Options) error {
 
 const modelName = "demo-model"
 
-func (s *stage) say(format string, args ...any) { fmt.Fprintf(s.opts.Out, format, args...) }
+func (s *stage) sayf(format string, args ...any) { fmt.Fprintf(s.opts.Out, format, args...) }
 
 func (s *stage) startEngines(ctx context.Context, running *sync.WaitGroup) error {
 	quiet := slog.New(slog.DiscardHandler)
@@ -184,10 +184,10 @@ func (s *stage) ready(ctx context.Context) error {
 }
 
 func (s *stage) introduce(binary string) {
-	s.say("attache demo: %d simulated vLLM workers, one real Envoy (%s), attache in between\n", len(s.engines), filepath.Base(filepath.Dir(binary)))
-	s.say("  gateway    http://%s   (round robin for comparison: http://%s)\n", s.llm, s.plain)
-	s.say("  dashboard  http://%s\n\n", s.app.Addrs().Admin)
-	s.say("The same agent-like load twice, %s each: conversations that share long system prompts and grow turn by turn.\n", s.opts.Duration)
+	s.sayf("attache demo: %d simulated vLLM workers, one real Envoy (%s), attache in between\n", len(s.engines), filepath.Base(filepath.Dir(binary)))
+	s.sayf("  gateway    http://%s   (round robin for comparison: http://%s)\n", s.llm, s.plain)
+	s.sayf("  dashboard  http://%s\n\n", s.app.Addrs().Admin)
+	s.sayf("The same agent-like load twice, %s each: conversations that share long system prompts and grow turn by turn.\n", s.opts.Duration)
 }
 
 // compare runs the two phases.
@@ -219,15 +219,15 @@ func (s *stage) compare(ctx context.Context) ([]Result, error) {
 func (s *stage) progress(policy string, p sim.Report) {
 	line := progressLine(policy, p)
 	if s.opts.Terminal {
-		s.say("\r\x1b[K%s", line)
+		s.sayf("\r\x1b[K%s", line)
 		return
 	}
-	s.say("%s\n", line)
+	s.sayf("%s\n", line)
 }
 
 func (s *stage) endProgress(policy string, p sim.Report) {
 	if s.opts.Terminal {
-		s.say("\r\x1b[K%s\n", progressLine(policy, p))
+		s.sayf("\r\x1b[K%s\n", progressLine(policy, p))
 	}
 }
 
@@ -237,13 +237,13 @@ func progressLine(policy string, p sim.Report) string {
 }
 
 func (s *stage) printTable(results []Result) {
-	s.say("\n%-12s %9s %7s %10s %10s %10s %8s %8s\n", "policy", "requests", "errors", "TTFT mean", "TTFT p50", "TTFT p99", "cached", "req/s")
+	s.sayf("\n%-12s %9s %7s %10s %10s %10s %8s %8s\n", "policy", "requests", "errors", "TTFT mean", "TTFT p50", "TTFT p99", "cached", "req/s")
 	for _, r := range results {
-		s.say("%-12s %9d %7d %7.0f ms %7.0f ms %7.0f ms %6.0f %% %8.1f\n", r.Policy, r.Requests, r.Errors, r.TTFTMeanS*1000, r.TTFTP50S*1000,
+		s.sayf("%-12s %9d %7d %7.0f ms %7.0f ms %7.0f ms %6.0f %% %8.1f\n", r.Policy, r.Requests, r.Errors, r.TTFTMeanS*1000, r.TTFTP50S*1000,
 			r.TTFTP99S*1000, r.CachedShare*100, r.RequestsPerS)
 	}
 	if base, ours := results[0], results[1]; base.CachedShare > 0 && base.TTFTMeanS > 0 {
-		s.say("\nattache reused %.1f times as many prompt tokens; its mean TTFT is %.2f of round robin's.\n", ours.CachedShare/base.CachedShare,
+		s.sayf("\nattache reused %.1f times as many prompt tokens; its mean TTFT is %.2f of round robin's.\n", ours.CachedShare/base.CachedShare,
 			ours.TTFTMeanS/base.TTFTMeanS)
 	}
 }

@@ -135,7 +135,7 @@ func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
 		r.metrics.turnedAway("", "unknown_model")
 		return nil, &UnknownModelError{Model: model, Known: r.Models()}
 	}
-	s := r.scratch.Get().(*scratch)
+	s := r.scratch.Get().(*scratch) //nolint:forcetypeassert // New makes the pool
 	defer r.scratch.Put(s)
 
 	r.chain(s, req, model)
@@ -146,7 +146,7 @@ func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
 		return nil, err
 	}
 	s.overlap = p.index.Overlap(s.chain.Hashes, s.overlap)
-	s.candidates = r.candidates(s, p)
+	s.candidates = r.candidates(s)
 	if r.saturated(s, p) {
 		r.metrics.turnedAway(p.name, "shed")
 		return nil, &ShedError{Pool: p.name, Limit: r.cfg.MaxInFlight, RetryAfter: r.cfg.RetryAfter}
@@ -173,7 +173,7 @@ func (r *Router) chain(s *scratch, req *Request, model string) {
 }
 
 // candidates joins what is known of every eligible worker into plain numbers.
-func (r *Router) candidates(s *scratch, p *pool) []scoring.Candidate {
+func (r *Router) candidates(s *scratch) []scoring.Candidate {
 	dst := s.candidates[:0]
 	for _, w := range s.eligible {
 		c := scoring.Candidate{Slot: w.Slot}

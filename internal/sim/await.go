@@ -14,7 +14,7 @@ import (
 func Await(ctx context.Context, url, model string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	body, err := json.Marshal(map[string]any{"model": model, "messages": []message{{Role: "user", Content: "hello"}}, "max_tokens": 1})
+	body, err := json.Marshal(chatRequest{Model: model, Messages: []message{userSays("hello")}, MaxTokens: 1})
 	if err != nil {
 		return err
 	}

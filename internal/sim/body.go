@@ -14,6 +14,13 @@ import (
 // defaultOutput is the length of an answer, in tokens, when the request does not say.
 const defaultOutput = 64
 
+// Why an answer ends, and a request that did not get one.
+const (
+	finishStop   = "stop" // by itself
+	finishLength = "length"
+	finishAbort  = "abort"
+)
+
 // body is what the simulator reads of a request: chat completions, completions and tokenize in one.
 type body struct {
 	Model               string          `json:"model"`
@@ -192,10 +199,10 @@ func (c *Config) parse(raw []byte, s surface) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{surface: s, stream: b.Stream, includeUsage: b.StreamOptions.IncludeUsage, output: defaultOutput, finish: "stop"}
+	j := &job{surface: s, stream: b.Stream, includeUsage: b.StreamOptions.IncludeUsage, output: defaultOutput, finish: finishStop}
 	for _, limit := range []*int{b.MaxTokens, b.MaxCompletionTokens} {
 		if limit != nil {
-			j.output, j.finish = *limit, "length"
+			j.output, j.finish = *limit, finishLength
 		}
 	}
 	if j.output < 1 {
@@ -208,7 +215,7 @@ func (c *Config) parse(raw []byte, s surface) (*job, error) {
 	}
 	j.prompt = t.n
 	if room := window - j.prompt; j.output > room {
-		j.output, j.finish = room, "length"
+		j.output, j.finish = room, finishLength
 	}
 	j.words = scramble(t.mix ^ c.Seed)
 	t.limit = j.prompt + j.output

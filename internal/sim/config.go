@@ -45,7 +45,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Listen:         "127.0.0.1:8000",
-		Name:           "engine",
+		Name:           "sim",
 		Model:          "sim-model",
 		Profile:        profiles[0].name,
 		Speed:          1,

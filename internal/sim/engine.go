@@ -81,7 +81,6 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.faults.set(Fault{}) // wakes who hangs, ends the timer
 		_ = e.server.Close()
 	})
-	e.log.Info("simulated engine serves", "address", e.Addr().String(), "model", e.cfg.Model)
 	err := e.server.Serve(e.gate)
 	cancel()
 	running.Wait()
@@ -111,6 +110,9 @@ func (e *Engine) SetFault(f Fault) { e.faults.set(f) }
 
 // faultChanged closes and opens the port.
 func (e *Engine) faultChanged(was, is Fault) {
+	if was.mode() != is.mode() {
+		e.log.Warn("injected fault", "mode", is.mode(), "for", is.For)
+	}
 	switch {
 	case is.Mode == FaultRefuse:
 		e.gate.shut()
@@ -147,7 +149,7 @@ func (e *Engine) leave(s *stream, j *job) {
 		e.metrics.finished(j, time.Since(s.arrived), j.finish)
 		return
 	}
-	e.metrics.finished(j, time.Since(s.arrived), "abort")
+	e.metrics.finished(j, time.Since(s.arrived), finishAbort)
 }
 
 // loop steps the core until ctx ends.

@@ -123,14 +123,13 @@ func TestChatStream(t *testing.T) {
 	var answer strings.Builder
 	for i, data := range got[:5] {
 		var chunk struct {
-			ID, Object, Model string
-			Choices           []struct {
-				Delta struct {
-					Role    string
-					Content *string
-				}
+			ID      string `json:"id"`
+			Object  string `json:"object"`
+			Model   string `json:"model"`
+			Choices []struct {
+				Delta        message `json:"delta"`
 				FinishReason *string `json:"finish_reason"`
-			}
+			} `json:"choices"`
 		}
 		if err := json.Unmarshal([]byte(data), &chunk); err != nil {
 			t.Fatalf("%s: %v", data, err)
@@ -152,7 +151,7 @@ func TestChatStream(t *testing.T) {
 		if i == 3 && *choice.FinishReason != "length" {
 			t.Errorf("finish reason %s", *choice.FinishReason)
 		}
-		answer.WriteString(*choice.Delta.Content)
+		answer.WriteString(string(choice.Delta.Content))
 	}
 	if words := strings.Fields(answer.String()); len(words) != 3 {
 		t.Errorf("answer %q", answer.String())
@@ -177,18 +176,18 @@ func TestWholeAnswers(t *testing.T) {
 			t.Errorf("headers %v", resp.Header)
 		}
 		var answer struct {
-			Object  string
+			Object  string `json:"object"`
 			Choices []struct {
-				Message struct{ Role, Content string }
-				Text    string
-				Finish  string `json:"finish_reason"`
-			}
+				Message message `json:"message"`
+				Text    content `json:"text"`
+				Finish  string  `json:"finish_reason"`
+			} `json:"choices"`
 		}
 		if err := json.Unmarshal([]byte(text), &answer); err != nil {
 			t.Fatal(err)
 		}
 		usage, ok := openai.UsageOf([]byte(text))
-		words := len(strings.Fields(answer.Choices[0].Message.Content + answer.Choices[0].Text))
+		words := len(strings.Fields(string(answer.Choices[0].Message.Content + answer.Choices[0].Text)))
 		if answer.Object != c.object || answer.Choices[0].Finish != c.finish || !ok || usage.CompletionTokens != words || !usage.HasCached {
 			t.Errorf("%s: %d words, %s", c.body, words, text)
 		}

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"time"
+
+	"attache/internal/openai"
 )
 
 // infer answers a chat or a completion.
@@ -142,16 +145,7 @@ func (a *answer) sendWhole(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	choice := map[string]any{"index": 0, "finish_reason": a.finish, "stop_reason": nil, "logprobs": nil}
-	if a.surface == chat {
-		choice["message"] = map[string]any{"role": "assistant", "content": a.text(), "tool_calls": []any{}}
-	} else {
-		choice["text"] = a.text()
-	}
-	text, err := json.Marshal(map[string]any{
-		"id": a.template.id, "object": a.template.whole, "created": a.template.created, "model": a.template.model,
-		"choices": []any{choice}, "usage": a.usageOf(), "system_fingerprint": "sim",
-	})
+	text, err := json.Marshal(a.template.whole(a.job, a.usageOf()))
 	if err != nil {
 		return err
 	}
@@ -170,32 +164,59 @@ func (a *answer) sendWhole(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// template is what the events of one stream have in common. They are spliced from prepared bytes: thousands of streams
-// send one per token.
+// template is what all that is sent for one request has in common. Events are spliced from prepared bytes: thousands of
+// streams send one per token.
 type template struct {
-	id, whole, model string
-	created          int64
-	surface          surface
-	head             []byte // up to the choices
+	id, object, model string
+	created           int64
+	surface           surface
+	head              []byte // an event up to its choices
 }
 
 func templateOf(j *job, id uint64, model string) template {
-	t := template{id: "chatcmpl-", whole: "chat.completion", model: model, created: created(), surface: j.surface}
+	t := template{id: "chatcmpl-", object: "chat.completion", model: model, created: time.Now().Unix(), surface: j.surface}
 	chunk := "chat.completion.chunk"
 	if j.surface == completions {
-		t.id, t.whole, chunk = "cmpl-", "text_completion", "text_completion"
+		t.id, t.object, chunk = "cmpl-", "text_completion", "text_completion"
 	}
 	t.id += strconv.FormatUint(scramble(j.words^id), 16)
-	name, err := json.Marshal(model)
-	if err != nil {
-		name = []byte(`""`)
-	}
 	t.head = append(t.head, `data: {"id":"`+t.id+`","object":"`+chunk+`","created":`...)
 	t.head = strconv.AppendInt(t.head, t.created, 10)
 	t.head = append(t.head, `,"model":`...)
-	t.head = append(t.head, name...)
+	t.head = openai.AppendString(t.head, model)
 	t.head = append(t.head, `,"choices":[`...)
 	return t
+}
+
+// whole is the answer of a request that does not stream.
+func (t *template) whole(j *job, u usage) any {
+	type said struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	type choice struct {
+		Index        int     `json:"index"`
+		Message      *said   `json:"message,omitempty"`
+		Text         *string `json:"text,omitempty"`
+		Logprobs     *string `json:"logprobs"`
+		FinishReason string  `json:"finish_reason"`
+		StopReason   *string `json:"stop_reason"`
+	}
+	c, text := choice{FinishReason: j.finish}, j.text()
+	if t.surface == chat {
+		c.Message = &said{"assistant", text}
+	} else {
+		c.Text = &text
+	}
+	return struct {
+		ID                string   `json:"id"`
+		Object            string   `json:"object"`
+		Created           int64    `json:"created"`
+		Model             string   `json:"model"`
+		Choices           []choice `json:"choices"`
+		SystemFingerprint string   `json:"system_fingerprint"`
+		Usage             usage    `json:"usage"`
+	}{t.id, t.object, t.created, t.model, []choice{c}, "sim", u}
 }
 
 // appendRole appends the first event of a chat; completions have none.

@@ -237,10 +237,9 @@ func (r *runner) sleepUntil(ctx context.Context, at time.Duration) (ok bool) {
 func (r *runner) ask(ctx context.Context, c *conversation) (answer string, x result) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	body, err := json.Marshal(map[string]any{
-		"model": r.Model, "messages": c.messages, "max_tokens": c.output, "stream": true,
-		"stream_options": map[string]bool{"include_usage": true},
-	})
+	turn := chatRequest{Model: r.Model, Messages: c.messages, MaxTokens: c.output, Stream: true}
+	turn.StreamOptions.IncludeUsage = true
+	body, err := json.Marshal(turn)
 	if err != nil {
 		return "", result{Err: err}
 	}
@@ -295,6 +294,17 @@ func (x *result) read(stream io.Reader, began time.Time) (answer string, err err
 			x.Usage = u
 		}
 	}
+}
+
+// chatRequest is a chat request as clients send it.
+type chatRequest struct {
+	Model         string    `json:"model"`
+	Messages      []message `json:"messages"`
+	MaxTokens     int       `json:"max_tokens"`
+	Stream        bool      `json:"stream"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options,omitzero"`
 }
 
 // post sends a chat request.

@@ -38,10 +38,10 @@ func newMetrics(e *Engine) *metrics {
 	m.duration = histogram("e2e_request_latency_seconds", "Time from arrival to the last token in seconds.", durationBuckets)
 	m.promptTokens = histogram("request_prompt_tokens", "Prompt tokens per request.", tokenBuckets)
 	m.outputTokens = histogram("request_generation_tokens", "Answer tokens per request.", tokenBuckets)
-	m.finishedBy = prometheus.NewCounterVec(prometheus.CounterOpts{
+	m.finishedBy = prometheus.NewCounterVec(prometheus.CounterOpts{ //nolint:promlinter // vLLM's names have a colon
 		Name: "vllm:request_success_total", Help: "Requests that ended, by reason.", ConstLabels: labels,
 	}, []string{"finished_reason"})
-	for _, reason := range []string{"stop", "length", "abort", "error"} {
+	for _, reason := range []string{finishStop, finishLength, finishAbort, "error"} {
 		m.finishedBy.WithLabelValues(reason)
 	}
 	m.registry.MustRegister(m.finishedBy)
@@ -77,7 +77,7 @@ func (m *metrics) readCore(e *Engine, labels prometheus.Labels) {
 
 // cacheInfo says what the KV cache is like, in the labels of a constant.
 func cacheInfo(c *Config, labels prometheus.Labels) prometheus.Collector {
-	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{ //nolint:promlinter // vLLM's names have a colon
 		Name: "vllm:cache_config_info", Help: "The KV cache, in labels.", ConstLabels: prometheus.Labels{"engine": labels["engine"]},
 	}, []string{"block_size", "num_gpu_blocks", "kv_cache_size_tokens", "enable_prefix_caching"})
 	info.WithLabelValues(itoa(c.BlockTokens), itoa(c.blocks()), itoa(c.blocks()*c.BlockTokens), "True").Set(1)
@@ -87,7 +87,7 @@ func cacheInfo(c *Config, labels prometheus.Labels) prometheus.Collector {
 // finished counts a request that ended.
 func (m *metrics) finished(j *job, took time.Duration, reason string) {
 	m.finishedBy.WithLabelValues(reason).Inc()
-	if reason == "abort" {
+	if reason == finishAbort {
 		return
 	}
 	m.duration.Observe(took.Seconds())

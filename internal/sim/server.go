@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"time"
 )
 
 // maxBody is the largest request body that is read.
@@ -100,9 +99,20 @@ func (e *Engine) health(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (e *Engine) models(w http.ResponseWriter, _ *http.Request) {
-	reply(w, map[string]any{"object": "list", "data": []map[string]any{{
-		"id": e.cfg.Model, "object": "model", "created": e.started.Unix(), "owned_by": "sim", "root": e.cfg.Model, "parent": nil,
-		"max_model_len": e.cfg.window(),
+	type model struct {
+		ID          string  `json:"id"`
+		Object      string  `json:"object"`
+		Created     int64   `json:"created"`
+		OwnedBy     string  `json:"owned_by"`
+		Root        string  `json:"root"`
+		Parent      *string `json:"parent"`
+		MaxModelLen int     `json:"max_model_len"`
+	}
+	reply(w, struct {
+		Object string  `json:"object"`
+		Data   []model `json:"data"`
+	}{"list", []model{{
+		ID: e.cfg.Model, Object: "model", Created: e.started.Unix(), OwnedBy: "sim", Root: e.cfg.Model, MaxModelLen: e.cfg.window(),
 	}}})
 }
 
@@ -118,7 +128,12 @@ func (e *Engine) tokenize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t := b.tokens(e.cfg.BlockTokens, maxBody, e.cfg.Model, true)
-	reply(w, map[string]any{"count": t.n, "max_model_len": e.cfg.window(), "tokens": append([]uint32{}, t.ids...), "token_strs": nil})
+	reply(w, struct {
+		Count       int      `json:"count"`
+		MaxModelLen int      `json:"max_model_len"`
+		Tokens      []uint32 `json:"tokens"`
+		TokenStrs   []string `json:"token_strs"`
+	}{t.n, e.cfg.window(), append([]uint32{}, t.ids...), nil})
 }
 
 // fault shows what is wrong with the engine, or sets it.
@@ -165,6 +180,3 @@ func reset(w http.ResponseWriter) {
 	}
 	_ = conn.Close()
 }
-
-// created is the time stamp of answers.
-func created() int64 { return time.Now().Unix() }

@@ -49,7 +49,7 @@ func (w Workload) conversation(n int, underWay bool) *conversation {
 	c.output = w.OutputTokens.draw(c.rng)
 	c.messages = []message{
 		{Role: "system", Content: prose(system, fmt.Sprintf("You are agent %d. ", which), w.SystemBytes)},
-		{Role: "user", Content: prose(c.rng, fmt.Sprintf("Task %d: ", n), w.TaskBytes.draw(c.rng))},
+		userSays(prose(c.rng, fmt.Sprintf("Task %d: ", n), w.TaskBytes.draw(c.rng))),
 	}
 	if underWay {
 		for range c.rng.IntN(c.left/2 + 1) {
@@ -68,9 +68,11 @@ func (c *conversation) next(answer string) (think time.Duration, ok bool) {
 	c.output = c.OutputTokens.draw(c.rng)
 	c.messages = append(c.messages,
 		message{Role: "assistant", Content: content(answer)},
-		message{Role: "user", Content: prose(c.rng, "Result: ", c.StepBytes.draw(c.rng))})
+		userSays(prose(c.rng, "Result: ", c.StepBytes.draw(c.rng))))
 	return c.Think.draw(c.rng), true
 }
+
+func userSays(text content) message { return message{Role: "user", Content: text} }
 
 // prose is a text of n bytes that begins with a title.
 func prose(rng *rand.Rand, title string, n int) content {

@@ -79,7 +79,7 @@ func sample(line []byte) (name, labels []byte, value float64, ok bool) {
 	if len(line) == 0 || (line[0] != 'v' && line[0] != 's' && line[0] != 't' && line[0] != 'p') {
 		return nil, nil, 0, false
 	}
-	rest := line
+	var rest []byte
 	if brace := bytes.IndexByte(line, '{'); brace >= 0 {
 		end := bytes.LastIndexByte(line, '}')
 		if end < brace {

@@ -42,6 +42,7 @@ type Registry struct {
 // entry is one worker in the making.
 type entry struct {
 	facts
+
 	spec  Spec
 	slot  slot.Slot
 	live  *atomic.Pointer[Stats]

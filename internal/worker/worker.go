@@ -56,6 +56,7 @@ type Spec struct {
 // Worker is one engine endpoint at one moment. It is immutable; Stats alone moves on.
 type Worker struct {
 	Spec
+
 	Slot     slot.Slot
 	State    State
 	Cause    string    // why it is in this state, a sentence; "" when there is nothing to say

@@ -107,17 +107,17 @@ func (w *writer) rows(path string, v reflect.Value) ([]part, error) {
 func partOf(path string, v reflect.Value) (part, bool) {
 	t, suffix := v.Type(), ""
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		inside := v.IsValid() && (t.Kind() == reflect.Pointer && !v.IsNil() || t.Kind() == reflect.Slice && v.Len() > 0)
+		switch {
+		case !inside:
+			v = reflect.Value{}
+		case t.Kind() == reflect.Slice:
+			v = v.Index(0)
+		default:
+			v = v.Elem()
+		}
 		if t.Kind() == reflect.Slice {
 			suffix = "[]"
-			if v.IsValid() && v.Len() > 0 {
-				v = v.Index(0)
-			} else {
-				v = reflect.Value{}
-			}
-		} else if v.IsValid() && !v.IsNil() {
-			v = v.Elem()
-		} else {
-			v = reflect.Value{}
 		}
 		t = t.Elem()
 	}
