@@ -21,9 +21,9 @@ func (h *requestHeaders) read(m *message, clientHeader string) {
 	m.eachHeader(func(key, value []byte) {
 		switch string(key) {
 		case ":method":
-			h.method = string(value)
+			h.method = usual(value)
 		case ":path":
-			h.path = string(value)
+			h.path = usual(value)
 		case "x-request-id":
 			h.id = string(value)
 		case "content-encoding":
@@ -40,6 +40,18 @@ func (h *requestHeaders) read(m *message, clientHeader string) {
 			}
 		}
 	})
+}
+
+// usual turns bytes into a string, without allocating for what nearly every request says.
+func usual(value []byte) string {
+	switch string(value) {
+	case "POST":
+		return "POST"
+	case "/v1/chat/completions":
+		return "/v1/chat/completions"
+	default:
+		return string(value)
+	}
 }
 
 // verdict is what becomes of a request: an answer of our own, or changes with which it goes on. A decision is there when

@@ -88,6 +88,11 @@ func New(p Params) (*Server, error) {
 		}
 		options = append(options, grpc.Creds(credentials.NewTLS(tls)))
 	}
+	listener, err := field.Listen(p.Config.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("extproc.listen: %w", err)
+	}
+	s.listener = listener
 	s.grpc = grpc.NewServer(options...)
 	s.Register(s.grpc)
 	for _, register := range p.Register {
@@ -95,11 +100,6 @@ func New(p Params) (*Server, error) {
 	}
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	s.SetReady(false)
-	listener, err := field.Listen(p.Config.Listen)
-	if err != nil {
-		return nil, fmt.Errorf("extproc.listen: %w", err)
-	}
-	s.listener = listener
 	return s, nil
 }
 
@@ -125,12 +125,17 @@ func (s *Server) options() []grpc.ServerOption {
 		experimental.BufferPool(s.buffers),
 		grpc.MaxRecvMsgSize(int(s.cfg.MaxMessage)),
 		grpc.MaxConcurrentStreams(1 << 20),
+		grpc.NumStreamWorkers(streamWorkers),
+		grpc.ReadBufferSize(64 << 10),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
 		grpc.InitialWindowSize(1 << 20),
 		grpc.InitialConnWindowSize(16 << 20),
 	}
 }
+
+// streamWorkers serve streams on goroutines whose stacks have grown already; streams beyond their number get new ones.
+const streamWorkers = 256
 
 // Addr is where the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
@@ -198,8 +203,12 @@ func (s *Server) awaitIdle(stopped <-chan struct{}) {
 // process serves one stream. Envoy ends streams with EOF or by cancelling, for finished and for abandoned requests
 // alike: neither is an error, and neither says how the request went.
 func (s *Server) process(stream grpc.ServerStream) (err error) {
-	x := &exchange{server: s, ctx: stream.Context(), send: func(r reply) error { return stream.SendMsg(&r) }}
 	var m message
+	var out reply // one at a time: SendMsg is done with it when it returns
+	x := &exchange{server: s, ctx: stream.Context(), send: func(r reply) error {
+		out = r
+		return stream.SendMsg(&out)
+	}}
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	defer m.free()

@@ -11,6 +11,7 @@ import (
 
 type envoyConfigCmd struct {
 	source
+
 	Mode         string `enum:"ads,attach,static" default:"attach" help:"ads: Envoy takes everything from attache. attach: your own listener, endpoints from attache. static: no xDS."`
 	EnvoyVersion string `help:"The oldest Envoy it must suit: 1.38, 1.39 or 1.40." placeholder:"VERSION"`
 }

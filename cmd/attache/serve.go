@@ -54,6 +54,7 @@ func override(setting *string, flag string) {
 
 type serveCmd struct {
 	source
+
 	LogLevel string `help:"debug, info, warn or error; overrides the file." placeholder:"LEVEL"`
 }
 

@@ -36,6 +36,7 @@ type Reporter interface {
 // Service receives access-log streams. Safe for concurrent use.
 type Service struct {
 	als.UnimplementedAccessLogServiceServer
+
 	reporter Reporter
 	log      *slog.Logger
 	entries  *prometheus.CounterVec

@@ -36,7 +36,7 @@ func main() {
 	rounds := flag.Int("rounds", 7, "rounds per server and size")
 	requests := flag.Int("requests", 3000, "requests per round at 8 KB; fewer for larger bodies")
 	streams := flag.Int("streams", 16, "concurrent streams")
-	seen := flag.Bool("seen", false, "repeat a few bodies, so that every prompt was seen before")
+	unseen := flag.Bool("unseen", false, "half of every prompt is new, instead of its last kilobyte")
 	profile := flag.String("profile", "", "write a CPU profile of attache's server to this file")
 	flag.Parse()
 	if *serve != "" {
@@ -46,13 +46,13 @@ func main() {
 		}
 		return
 	}
-	if err := compare(*sizes, *bounds, *rounds, *requests, *streams, *seen, *profile); err != nil {
+	if err := compare(*sizes, *bounds, *rounds, *requests, *streams, *unseen, *profile); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func compare(sizes, bounds string, rounds, requests, streams int, seen bool, profile string) error {
+func compare(sizes, bounds string, rounds, requests, streams int, unseen bool, profile string) error {
 	var limits []float64
 	for text := range strings.SplitSeq(bounds, ",") {
 		if limit, err := strconv.ParseFloat(text, 64); err == nil {
@@ -68,7 +68,7 @@ func compare(sizes, bounds string, rounds, requests, streams int, seen bool, pro
 			return fmt.Errorf("-sizes: %w", err)
 		}
 		n := max(requests*8/max(kb, 8), requests/8)
-		noop, ours, err := measure(kb<<10, rounds, n, streams, seen, profile)
+		noop, ours, err := measure(kb<<10, rounds, n, streams, unseen, profile)
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func compare(sizes, bounds string, rounds, requests, streams int, seen bool, pro
 func us(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 
 // measure runs both servers side by side and returns the median CPU per request of each.
-func measure(size, rounds, requests, streams int, seen bool, profile string) (noop, ours time.Duration, err error) {
+func measure(size, rounds, requests, streams int, unseen bool, profile string) (noop, ours time.Duration, err error) {
 	a, err := start("noop", "")
 	if err != nil {
 		return 0, 0, err
@@ -98,7 +98,7 @@ func measure(size, rounds, requests, streams int, seen bool, profile string) (no
 	var costs [2][]time.Duration
 	for round := range rounds + 1 {
 		for i, server := range []*server{a, b} {
-			cost, err := server.load(size, requests, streams, round, seen)
+			cost, err := server.load(size, requests, streams, round, unseen)
 			if err != nil {
 				return 0, 0, err
 			}
@@ -152,7 +152,7 @@ func (s *server) stop() {
 }
 
 // load sends requests over concurrent streams and returns the server's CPU per request.
-func (s *server) load(size, requests, streams, round int, seen bool) (time.Duration, error) {
+func (s *server) load(size, requests, streams, round int, unseen bool) (time.Duration, error) {
 	before, err := cpu(s.cmd.Process.Pid)
 	if err != nil {
 		return 0, err
@@ -167,11 +167,11 @@ func (s *server) load(size, requests, streams, round int, seen bool) (time.Durat
 				if i > requests {
 					return
 				}
-				variant := round*requests + i
-				if seen {
-					variant = i % 32
+				conversation, turn := i%conversations, round*requests+i
+				if unseen {
+					conversation = turn
 				}
-				if err := s.request(chatBody(size, variant)); err != nil {
+				if err := s.request(chatBody(size, conversation, turn)); err != nil {
 					errs <- err
 					return
 				}
@@ -187,6 +187,9 @@ func (s *server) load(size, requests, streams, round int, seen bool) (time.Durat
 	after, err := cpu(s.cmd.Process.Pid)
 	return (after - before) / time.Duration(requests), err
 }
+
+// conversations is how many run side by side: each request is the next turn of one.
+const conversations = 16
 
 var processDesc = &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
 

@@ -149,8 +149,9 @@ var headersMessage = sync.OnceValue(func() []byte {
 	})
 })
 
-// chatBody is a chat of about size bytes: a system prompt that every variant shares, then turns of its own.
-func chatBody(size, variant int) []byte {
+// chatBody is a chat of about size bytes: a system prompt that all share, then what the conversation said before, and
+// about a kilobyte that is this turn's own.
+func chatBody(size, conversation, turn int) []byte {
 	const sentence = "The scheduler keeps the prefix of every conversation where it was computed last.\\nIt costs \\\"nothing\\\" to look. "
 	var b strings.Builder
 	b.Grow(size + 512)
@@ -159,14 +160,19 @@ func chatBody(size, variant int) []byte {
 		b.WriteString(sentence)
 	}
 	b.WriteString(`"}`)
-	for turn := 0; b.Len() < size; turn++ {
-		role := [2]string{"user", "assistant"}[turn%2]
-		fmt.Fprintf(&b, `,{"role":"%s","content":"variant %d turn %d: `, role, variant, turn)
-		for limit := min(b.Len()+1500, size); b.Len() < limit; {
+	for n := 0; b.Len() < size-1000; n++ {
+		role := [2]string{"user", "assistant"}[n%2]
+		fmt.Fprintf(&b, `,{"role":"%s","content":"conversation %d, message %d: `, role, conversation, n)
+		for limit := min(b.Len()+1500, size-1000); b.Len() < limit; {
 			b.WriteString(sentence)
 		}
 		b.WriteString(`"}`)
 	}
+	fmt.Fprintf(&b, `,{"role":"user","content":"turn %d: `, turn)
+	for b.Len() < size {
+		b.WriteString(sentence)
+	}
+	b.WriteString(`"}`)
 	b.WriteString(`],"max_tokens":256}`)
 	return marshal(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{
 		RequestBody: &extprocv3.HttpBody{Body: []byte(b.String()), EndOfStream: true}}})

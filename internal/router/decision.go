@@ -48,8 +48,8 @@ func (d Done) End() {
 }
 
 const (
-	keepRanked = 16  // candidates remembered for explaining
-	keepChain  = 512 // blocks remembered for crediting a worker that served in the chosen one's place
+	keepRanked = 8   // candidates remembered for explaining
+	keepChain  = 128 // blocks remembered for crediting a worker that served in the chosen one's place
 )
 
 // record is one decision from Route to Report.
@@ -68,6 +68,9 @@ type record struct {
 	named                          []*worker.Worker // as in Destinations
 	ranked                         []scoring.Ranked // best first, at most keepRanked
 	candidates                     int
+	// Room for named and ranked, so that a record is one piece of memory.
+	namedSpace  [4]*worker.Worker
+	rankedSpace [keepRanked]scoring.Ranked
 
 	mu    sync.Mutex // guards what follows
 	chain []block.Hash

@@ -76,13 +76,14 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 	}
 	reg.MustRegister(m.seconds, m.unheard, m)
 	for _, p := range r.pools {
-		m.requests.WithLabelValues(p.name)
+		p.counters = counters{
+			requests: m.requests.WithLabelValues(p.name), prompt: m.prompt.WithLabelValues(p.name),
+			available: m.cached.WithLabelValues(p.name, "available"), captured: m.cached.WithLabelValues(p.name, "captured"),
+		}
 		for _, reason := range []string{"no_worker", "shed"} {
 			m.refused.WithLabelValues(p.name, reason)
 		}
-		for _, stage := range []string{"available", "captured", "delivered"} {
-			m.cached.WithLabelValues(p.name, stage)
-		}
+		m.cached.WithLabelValues(p.name, "delivered")
 		for _, outcome := range []string{"ok", "client_error", "server_error", "aborted", "broken"} {
 			m.outcomes.WithLabelValues(p.name, outcome)
 		}
@@ -114,13 +115,16 @@ func (m *metrics) rung(r prompt.Rung) { m.rungs[r].Inc() }
 func (m *metrics) turnedAway(pool, reason string) { m.refused.WithLabelValues(pool, reason).Inc() }
 
 func (m *metrics) decided(rec *record, took time.Duration) {
-	p := rec.pool.name
+	c := &rec.pool.counters
 	m.seconds.Observe(took.Seconds())
-	m.requests.WithLabelValues(p).Inc()
-	m.prompt.WithLabelValues(p).Add(float64(rec.promptTokens))
-	m.cached.WithLabelValues(p, "available").Add(float64(rec.available))
-	m.cached.WithLabelValues(p, "captured").Add(float64(rec.captured))
+	c.requests.Inc()
+	c.prompt.Add(float64(rec.promptTokens))
+	c.available.Add(float64(rec.available))
+	c.captured.Add(float64(rec.captured))
 }
+
+// counters are one pool's series of what every decision counts, looked up once.
+type counters struct{ requests, prompt, available, captured prometheus.Counter }
 
 func (m *metrics) finished(rec *record, o *Outcome) {
 	p := rec.pool.name

@@ -13,11 +13,12 @@ import (
 
 // pool is what a decision needs of one pool: the model's index and its scoring. Both know workers by slot only.
 type pool struct {
-	name    string
-	index   *indexer.Index
-	scorer  *scoring.Scorer
-	watcher Watcher // nil: nobody watches
-	tallies tallies
+	name     string
+	index    *indexer.Index
+	scorer   *scoring.Scorer
+	watcher  Watcher // nil: nobody watches
+	tallies  tallies
+	counters counters
 }
 
 // Subset restricts who may serve a request, as a gateway may demand (Gateway API Inference Extension). A stated subset

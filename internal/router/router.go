@@ -27,7 +27,7 @@ import (
 	"attache/scoring"
 )
 
-// Request is what routing needs to know of a request. Its slices are only read during Route.
+// Request is what routing needs to know of a request. Body and Scan are only read during Route.
 type Request struct {
 	ID     string // the client's request id: shown, never trusted
 	Path   string
@@ -207,13 +207,13 @@ func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set
 	named := min(r.cfg.Alternatives, len(s.ranked))
 	rec := &record{
 		router: r, pool: p, number: r.ids.Add(1), at: started, booking: booking, model: names.asked,
-		requestID: strings.Clone(req.ID), path: strings.Clone(req.Path), tenant: strings.Clone(req.Tenant),
-		promptTokens: s.chain.Tokens, rung: s.chain.Rung, captured: s.ranked[0].CachedTokens,
-		named: make([]*worker.Worker, named), candidates: len(s.ranked),
-		ranked: append([]scoring.Ranked(nil), s.ranked[:min(len(s.ranked), keepRanked)]...),
+		requestID: req.ID, path: req.Path, tenant: req.Tenant,
+		promptTokens: s.chain.Tokens, rung: s.chain.Rung, captured: s.ranked[0].CachedTokens, candidates: len(s.ranked),
 		chain:  append([]block.Hash(nil), s.chain.Hashes[:min(len(s.chain.Hashes), keepChain)]...),
 		stream: req.Scan != nil && req.Scan.Stream,
 	}
+	rec.ranked = append(rec.rankedSpace[:0], s.ranked[:min(len(s.ranked), keepRanked)]...)
+	rec.named = append(rec.namedSpace[:0], make([]*worker.Worker, named)...)
 	var list strings.Builder
 	list.Grow(named * 22)
 	for i := range named {

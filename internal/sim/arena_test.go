@@ -30,6 +30,7 @@ func sticky(_, conversation, engines int) int { return conversation % engines }
 
 type arenaEngine struct {
 	*Core
+
 	cfg     Config
 	end     time.Duration // of its step; never without one
 	pending []Event       // what that brings
@@ -38,6 +39,7 @@ type arenaEngine struct {
 
 type arenaAgent struct {
 	*conversation
+
 	start  time.Duration // of the next turn; never while asking
 	began  time.Duration
 	job    *job

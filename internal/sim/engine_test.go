@@ -23,6 +23,7 @@ import (
 // rig is an engine that runs, and a client.
 type rig struct {
 	*Engine
+
 	t      *testing.T
 	client *http.Client
 }
@@ -278,6 +279,21 @@ func TestAbortOverHTTP(t *testing.T) {
 	if want := `vllm:request_success_total{engine="0",finished_reason="abort",model_name="sim-model"} 2`; !strings.Contains(text, want) {
 		t.Errorf("without %s:\n%s", want, text)
 	}
+}
+
+func TestManyStreams(t *testing.T) {
+	const streams = 300
+	r := start(t, func(c *Config) { c.MinStep, c.MaxSeqs = 50*time.Millisecond, streams })
+	var wg sync.WaitGroup
+	for i := range streams {
+		wg.Go(func() {
+			_, text, err := r.send(t.Context(), "POST", "/v1/chat/completions", chatBody(fmt.Sprint("stream ", i), 4, `,"stream":true`))
+			if err != nil || len(events(t, text)) != 6 {
+				t.Errorf("%v: %s", err, text)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestLargeBodies(t *testing.T) {

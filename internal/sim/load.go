@@ -114,7 +114,8 @@ func percentile(sorted []float64, p float64) float64 {
 // Validate reports every field that breaks its rule.
 func (l *Load) Validate() error {
 	var check field.Checker
-	check.Check(strings.HasPrefix(l.URL, "http://") || strings.HasPrefix(l.URL, "https://"), "url", l.URL, "must be an http:// or https:// URL")
+	web := strings.HasPrefix(l.URL, "http://") || strings.HasPrefix(l.URL, "https://")
+	check.Check(web, "url", l.URL, "must be an http:// or https:// URL")
 	check.Check(l.Duration > 0, "duration", l.Duration, "must be above 0")
 	check.Check(l.Conversations >= 1, "conversations", l.Conversations, "must be at least 1")
 	check.Check(l.Waves >= 1, "waves", l.Waves, "must be at least 1")

@@ -82,7 +82,9 @@ func refuse(w http.ResponseWriter, err error) {
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return nil, &apiError{Message: "the body is larger than " + itoa(maxBody) + " bytes", Type: "BadRequestError", Code: http.StatusRequestEntityTooLarge}
+		return nil, &apiError{
+			Message: "the body is larger than " + itoa(maxBody) + " bytes", Type: "BadRequestError", Code: http.StatusRequestEntityTooLarge,
+		}
 	} else if err != nil {
 		return nil, badRequest("", "the body ended early: %v", err)
 	}

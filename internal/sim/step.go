@@ -175,7 +175,7 @@ func (c *Core) admit(s *sequence, now time.Duration) bool {
 	s.named = len(found)
 	s.cached = len(found) * c.blockTokens
 	s.computed = s.cached
-	s.waited = now - s.arrived
+	s.waited = max(0, now-s.arrived) // a step that is late is formed as of when it was due
 	c.stats.Queried += s.Prompt
 	c.stats.Hit += s.cached
 	return true

@@ -32,6 +32,7 @@ type Workload struct {
 // conversation is one of a workload. The caller sends Messages, hears the answer, and calls next.
 type conversation struct {
 	Workload
+
 	rng      *rand.Rand
 	number   int
 	left     int // turns after this one
