@@ -172,7 +172,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.awaitIdle(stopped)
 	s.grpc.Stop()
 	<-stopped
-	if err := <-failed; err != nil {
+	if err := <-failed; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // stopped before it began is stopped, too
 		return fmt.Errorf("extproc: %w", err)
 	}
 	return nil

@@ -190,6 +190,9 @@ func (s *stage) introduce(binary string) {
 	s.sayf("The same agent-like load twice, %s each: conversations that share long system prompts and grow turn by turn.\n", s.opts.Duration)
 }
 
+// conversationsPerEngine keeps the load in proportion to the engines.
+const conversationsPerEngine = 12
+
 // compare runs the two phases.
 func (s *stage) compare(ctx context.Context) ([]Result, error) {
 	var results []Result
@@ -198,6 +201,7 @@ func (s *stage) compare(ctx context.Context) ([]Result, error) {
 			e.Reset()
 		}
 		load := sim.DemoLoad()
+		load.Conversations = conversationsPerEngine * len(s.engines)
 		load.URL, load.Model, load.Seed, load.Duration = "http://"+phase.address, modelName, s.opts.Seed, s.opts.Duration
 		load.Progress = func(p sim.Report) { s.progress(phase.policy, p) }
 		report, err := sim.RunLoad(ctx, load)
