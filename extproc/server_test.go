@@ -312,8 +312,9 @@ func TestManyAtOnce(t *testing.T) {
 
 // lockedRouter is a fakeRouter for many.
 type lockedRouter struct {
-	mu sync.Mutex
 	fakeRouter
+
+	mu sync.Mutex
 }
 
 func (l *lockedRouter) Route(ctx context.Context, req *router.Request) (*router.Decision, error) {

@@ -53,6 +53,7 @@ func workers(pool string, from int, states ...worker.State) []*worker.Worker {
 // world is a router over a hand-made fleet and clock.
 type world struct {
 	*Router
+
 	fleet *fleet
 	clock time.Time
 	reg   *prometheus.Registry

@@ -37,6 +37,7 @@ func Page(root string) (string, error) {
 // writer gathers the page. Sections that are met on the way are written after the table they are mentioned in.
 type writer struct {
 	strings.Builder
+
 	docs docs
 }
 
