@@ -91,13 +91,13 @@ func (r *Registry) page(ctx context.Context, spec Spec, into []byte) ([]byte, er
 	}
 	for {
 		if len(into) == cap(into) {
-			if len(into) >= maxPage {
-				return into, errors.New("the metrics page exceeds 4 MiB")
-			}
 			into = append(into, 0)[:len(into)]
 		}
 		n, err := resp.Body.Read(into[len(into):cap(into)])
 		into = into[:len(into)+n]
+		if len(into) > maxPage {
+			return into, errors.New("the metrics page exceeds 4 MiB")
+		}
 		if errors.Is(err, io.EOF) {
 			return into, nil
 		}

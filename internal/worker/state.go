@@ -35,7 +35,7 @@ type circuit struct {
 	failures int           // in a row, while closed
 	pause    time.Duration // of the current opening; 0 closed
 	until    time.Time
-	cause    string
+	kind     Kind // of the failure that opened it
 }
 
 // Kind is how a request failed on a worker.
@@ -70,11 +70,14 @@ func (c *circuit) report(o Outcome, cfg CircuitConfig, now time.Time) {
 		}
 		c.pause = cfg.Pause
 	}
-	c.until = now.Add(c.pause)
-	c.cause = "requests could not reach it"
-	if o.Kind == Reset {
-		c.cause = fmt.Sprintf("%d requests in a row broke off on it", max(c.failures, 1))
+	c.until, c.kind = now.Add(c.pause), o.Kind
+}
+
+func (c *circuit) cause() string {
+	if c.kind == Connect {
+		return "requests could not reach it"
 	}
+	return fmt.Sprintf("%d requests in a row broke off on it", c.failures)
 }
 
 func (c *circuit) open(now time.Time) bool { return c.pause > 0 && now.Before(c.until) }
@@ -92,9 +95,10 @@ func (f *facts) check(h health, cfg HealthConfig) {
 		if f.gone {
 			f.gone = false
 			f.epoch++
+			f.processStart = 0 // the next reading tells the new one, which is no second restart
 		}
 		f.checked, f.failures, f.down, f.cause = true, 0, false, h.cause
-		if f.circuit.cause == "requests could not reach it" {
+		if f.circuit.kind == Connect {
 			f.circuit = circuit{} // it can be reached again
 		}
 		return
@@ -138,7 +142,7 @@ func (f *facts) state(g gate, now time.Time) (State, string) {
 		f.healthy = time.Time{}
 		return Unhealthy, f.cause
 	case f.circuit.open(now):
-		return Suspect, f.circuit.cause
+		return Suspect, f.circuit.cause()
 	}
 	if !f.admitted {
 		if f.healthy.IsZero() {
