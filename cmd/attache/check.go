@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"attache/internal/config"
+	"attache/internal/worker"
 )
 
 type checkCmd struct {
@@ -21,7 +22,8 @@ func (c *checkCmd) Run() error {
 		fmt.Print(cfg.YAML())
 		return nil
 	}
-	fmt.Printf("%s is good.\n", c.Config)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s is good.\n", c.Config)
 	for i, p := range cfg.Pools {
 		models := "every model"
 		if len(p.Models) > 0 {
@@ -33,10 +35,15 @@ func (c *checkCmd) Run() error {
 		}
 		from := fmt.Sprintf("%d workers", len(p.Workers))
 		if p.WorkersFile != "" {
-			from += " and those in " + p.WorkersFile
+			specs, err := worker.ReadFile(p.WorkersFile, p.Name, p.Engine)
+			if err != nil {
+				return err
+			}
+			from += fmt.Sprintf(", and now %d in %s", len(specs), p.WorkersFile)
 		}
-		fmt.Printf("  pool %s%s: %s; %s\n", p.Name, role, models, from)
+		fmt.Fprintf(&b, "  pool %s%s: %s; %s\n", p.Name, role, models, from)
 	}
-	fmt.Printf("  ext_proc on %s, xDS on %s, dashboard on http://%s\n", cfg.ExtProc.Listen, cfg.XDS.Listen, cfg.Admin.Listen)
+	fmt.Fprintf(&b, "  ext_proc on %s, xDS on %s, dashboard on http://%s\n", cfg.ExtProc.Listen, cfg.XDS.Listen, cfg.Admin.Listen)
+	fmt.Print(b.String())
 	return nil
 }

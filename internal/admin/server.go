@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"attache/internal/field"
 )
 
 // Bounds of the HTTP server. Streams set their own deadlines, and Go's profiles extend theirs.
@@ -51,8 +53,8 @@ func New(cfg Config, src Source, log *slog.Logger, gatherer prometheus.Gatherer)
 		return nil, err
 	}
 	s.handler = s.routes(files)
-	if s.listener, err = new(net.ListenConfig).Listen(context.Background(), "tcp", cfg.Listen); err != nil {
-		return nil, fmt.Errorf("admin listen %q: %w", cfg.Listen, err)
+	if s.listener, err = field.Listen(cfg.Listen); err != nil {
+		return nil, fmt.Errorf("admin.listen: %w", err)
 	}
 	return s, nil
 }

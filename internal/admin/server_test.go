@@ -176,7 +176,7 @@ func TestNewRefuses(t *testing.T) {
 	for _, c := range []struct {
 		cfg  Config
 		want string
-	}{{bad, `listen: "nine": must be host:port`}, {busy, "admin listen"}} {
+	}{{bad, `listen: "nine": must be host:port`}, {busy, "admin.listen: "}} {
 		_, err := New(c.cfg, newFake(), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("New(%+v): %v, want %q", c.cfg, err, c.want)

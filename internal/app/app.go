@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/dig"
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxevent"
 
@@ -53,7 +54,7 @@ func modules() fx.Option {
 func New(cfg *config.Config, opts Options) (*App, error) {
 	a := &App{}
 	a.fx = fx.New(a.options(cfg, opts))
-	return a, a.fx.Err()
+	return a, dig.RootCause(a.fx.Err()) // what the component said; the way it was wired there helps nobody
 }
 
 func (a *App) options(cfg *config.Config, opts Options) fx.Option {
@@ -69,6 +70,7 @@ func (a *App) options(cfg *config.Config, opts Options) fx.Option {
 		fx.WithLogger(func() fxevent.Logger {
 			l := &fxevent.SlogLogger{Logger: opts.Log}
 			l.UseLogLevel(slog.LevelDebug)
+			l.UseErrorLevel(slog.LevelDebug) // whoever started the process reports the error, once
 			return l
 		}),
 		fx.StopTimeout(cfg.ExtProc.DrainWait+cfg.ExtProc.DrainTimeout+15*time.Second),

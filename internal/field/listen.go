@@ -21,8 +21,13 @@ func Listen(address string) (net.Listener, error) {
 			_ = conn.Close()
 			return nil, fmt.Errorf("%s: another process serves this socket", address)
 		}
-		if err := os.Remove(where); err != nil && !os.IsNotExist(err) {
-			return nil, err
+		if info, err := os.Lstat(where); err == nil {
+			if info.Mode().Type() != os.ModeSocket {
+				return nil, fmt.Errorf("%s: there is a file which is not a socket; choose another path", address)
+			}
+			if err := os.Remove(where); err != nil {
+				return nil, err
+			}
 		}
 	}
 	l, err := net.Listen(network, where)
