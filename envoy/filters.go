@@ -1,6 +1,8 @@
 package envoy
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
@@ -156,8 +158,8 @@ func rateLimit(r *RateLimit, v Version) *locallimit.LocalRateLimit {
 			ActionSpecifier: &ratelimit.RateLimit_Action_RequestHeaders_{RequestHeaders: &ratelimit.RateLimit_Action_RequestHeaders{
 				HeaderName: ClientHeader, DescriptorKey: "client"}}}}}},
 	}
-	for client, n := range r.Clients {
-		limit.Descriptors = append(limit.Descriptors, &commonlimit.LocalRateLimitDescriptor{TokenBucket: bucket(n),
+	for _, client := range slices.Sorted(maps.Keys(r.Clients)) { // in one order, or Envoy would see a change where there is none
+		limit.Descriptors = append(limit.Descriptors, &commonlimit.LocalRateLimitDescriptor{TokenBucket: bucket(r.Clients[client]),
 			Entries: []*commonlimit.RateLimitDescriptor_Entry{{Key: "client", Value: client}}})
 	}
 	limit.Descriptors = append(limit.Descriptors, &commonlimit.LocalRateLimitDescriptor{TokenBucket: bucket(r.Requests),

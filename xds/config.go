@@ -1,9 +1,10 @@
 package xds
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -30,7 +31,7 @@ type Gateway struct {
 	// Admin is Envoy's own admin endpoint, host:port. It has no authentication: keep it on loopback.
 	Admin string `yaml:"admin"`
 	// Baseline is a second listener, host:port, that routes to the first pool by round robin without asking attache, for
-	// comparison. Empty: none.
+	// comparison. Nothing guards it. Empty: none.
 	Baseline string `yaml:"baseline"`
 	// ExtProc is how Envoy reaches attache's ext_proc server, one address per replica. Empty: extproc.listen.
 	ExtProc []string `yaml:"extproc"`
@@ -63,8 +64,8 @@ type Gateway struct {
 	// sse_to_metadata and json_to_metadata, "ai" by ai_protocol_manager (Envoy 1.40, which calls it work in progress), or
 	// "none".
 	Usage string `yaml:"usage"`
-	// APIKeysFile is a YAML file of client names and their keys; requests without a known key get 401, and the client's
-	// name is forwarded as x-client-id. Empty: keys are not checked.
+	// APIKeysFile is a YAML file of client names and their keys, `name: "key"` line by line; requests without a known key
+	// get 401, and the client's name is forwarded as x-client-id. Empty: keys are not checked. Either this or jwt.
 	APIKeysFile string `yaml:"api_keys_file"`
 	// JWT checks tokens; unset: not checked.
 	JWT *JWT `yaml:"jwt"`
@@ -153,6 +154,9 @@ func (g Gateway) Validate() error {
 	usage := envoy.Usage(g.Usage)
 	check.Check(usage == envoy.UsageNone || usage == envoy.UsageMetadata || usage == envoy.UsageAI, "usage", g.Usage,
 		`must be "metadata", "ai" or "none"`)
+	guarded := g.APIKeysFile != "" || g.JWT != nil
+	check.Check(g.APIKeysFile == "" || g.JWT == nil, "jwt", nil, "cannot be joined with api_keys_file: both read the authorization header, so nobody could come in")
+	check.Check(g.Baseline == "" || !guarded, "baseline", g.Baseline, "must be empty where api_keys_file or jwt is set: nothing guards it")
 	if g.APIKeysFile != "" {
 		_, err := readKeys(g.APIKeysFile)
 		check.Check(err == nil, "api_keys_file", g.APIKeysFile, fmt.Sprint(err))
@@ -165,7 +169,7 @@ func (g Gateway) Validate() error {
 	if r := g.RateLimit; r != nil {
 		check.Check(r.Requests > 0, "rate_limit.requests", r.Requests, "must be above 0")
 		check.Check(r.Per >= 50*time.Millisecond, "rate_limit.per", r.Per, "must be at least 50ms")
-		check.Check(g.APIKeysFile != "" || g.JWT != nil, "rate_limit", nil, "needs api_keys_file or jwt to tell clients apart")
+		check.Check(guarded, "rate_limit", nil, "needs api_keys_file or jwt to tell clients apart")
 	}
 	return check.Err()
 }
@@ -231,8 +235,11 @@ func readKeys(path string) ([]envoy.Key, error) {
 	for i, e := range entries {
 		client, ok := e.Key.(string)
 		secret, good := e.Value.(string)
-		if !ok || !good || strings.TrimSpace(client) == "" || len(secret) < 8 {
-			return nil, fmt.Errorf("%s: entry %d must be a client's name and a key of at least 8 characters in quotes", path, i+1)
+		switch {
+		case !ok || !good || !printable(client) || !printable(secret) || len(secret) < 8:
+			return nil, fmt.Errorf("%s: entry %d must be a client's name and a key of at least 8 characters in quotes, both of printable characters without spaces", path, i+1)
+		case numeric(secret):
+			return nil, fmt.Errorf("%s: entry %d: the key must not be a number, which YAML readers write differently", path, i+1)
 		}
 		keys = append(keys, envoy.Key{Client: client, Secret: secret})
 	}
@@ -240,4 +247,20 @@ func readKeys(path string) ([]envoy.Key, error) {
 		return nil, fmt.Errorf("%s: holds no keys, so that nobody could come in", path)
 	}
 	return keys, nil
+}
+
+// printable reports whether s is something that headers and every YAML reader take as it is.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func numeric(s string) bool {
+	_, whole := strconv.ParseInt(s, 0, 64)
+	_, broken := strconv.ParseFloat(s, 64)
+	return whole == nil || broken == nil || errors.Is(whole, strconv.ErrRange) || errors.Is(broken, strconv.ErrRange)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"attache/internal/config"
@@ -13,14 +14,14 @@ type checkCmd struct {
 	Print  bool   `help:"Print the whole configuration in effect, defaults included."`
 }
 
-func (c *checkCmd) Run() error {
+func (c *checkCmd) Run(out io.Writer) error {
 	cfg, err := config.Load(c.Config)
 	if err != nil {
 		return err
 	}
 	if c.Print {
-		fmt.Print(cfg.YAML())
-		return nil
+		_, err := io.WriteString(out, cfg.YAML())
+		return err
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is good.\n", c.Config)
@@ -44,6 +45,6 @@ func (c *checkCmd) Run() error {
 		fmt.Fprintf(&b, "  pool %s%s: %s; %s\n", p.Name, role, models, from)
 	}
 	fmt.Fprintf(&b, "  ext_proc on %s, xDS on %s, dashboard on http://%s\n", cfg.ExtProc.Listen, cfg.XDS.Listen, cfg.Admin.Listen)
-	fmt.Print(b.String())
-	return nil
+	_, err = io.WriteString(out, b.String())
+	return err
 }

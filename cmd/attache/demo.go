@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"time"
 
@@ -16,11 +17,14 @@ type demoCmd struct {
 	Seed     uint64        `default:"1" help:"Seed of the load."`
 }
 
-func (c *demoCmd) Run(ctx context.Context) error {
-	info, err := os.Stdout.Stat()
-	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
+func (c *demoCmd) Run(ctx context.Context, out io.Writer) error {
+	terminal := false
+	if file, ok := out.(*os.File); ok {
+		info, err := file.Stat()
+		terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
 	return demo.Run(ctx, demo.Options{
 		Duration: c.Duration, Engines: min(max(c.Engines, 2), 16), JSON: c.JSON, Keep: c.Keep, Seed: c.Seed, Version: version,
-		Out: os.Stdout, Terminal: terminal,
+		Out: out, Terminal: terminal,
 	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/netip"
 
 	"attache/envoy"
@@ -16,7 +17,7 @@ type envoyConfigCmd struct {
 	EnvoyVersion string `help:"The oldest Envoy it must suit: 1.38, 1.39 or 1.40." placeholder:"VERSION"`
 }
 
-func (c *envoyConfigCmd) Run() error {
+func (c *envoyConfigCmd) Run(out io.Writer) error {
 	cfg, err := c.load()
 	if err != nil {
 		return err
@@ -46,8 +47,8 @@ func (c *envoyConfigCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	fmt.Print(text)
-	return nil
+	_, err = io.WriteString(out, text)
+	return err
 }
 
 // addresses are the pool's workers as they are known now.

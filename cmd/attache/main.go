@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -25,26 +26,42 @@ type cli struct {
 }
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// run is main without the process: it returns the exit status, 0, 1 when the command failed, or 2 for a misuse.
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	var c cli
-	parser := kong.Must(&c, kong.Name("attache"), kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	ended := -1 // by --help
+	parser := kong.Must(&c, kong.Name("attache"), kong.Writers(out, errs), kong.Exit(func(status int) { ended = status }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(out, (*io.Writer)(nil)),
 		kong.Description("Sends each LLM request to the GPU worker that will answer it soonest: the one that holds the\n"+
 			"prompt's KV cache and is not too busy. Attaches to Envoy by ext_proc and xDS.\n\n"+
 			"Start here: attache serve --workers 10.0.0.1:8000,10.0.0.2:8000"))
-	parsed, err := parser.Parse(os.Args[1:])
-	parser.FatalIfErrorf(err)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	parsed.BindTo(ctx, (*context.Context)(nil))
-	if err := parsed.Run(); err != nil {
-		stop()
-		fmt.Fprintf(os.Stderr, "attache: %v\n", err)
-		os.Exit(1) //nolint:gocritic // stop was called
+	if len(args) == 0 {
+		args = []string{"--help"}
 	}
+	parsed, err := parser.Parse(args)
+	switch {
+	case ended >= 0:
+		return ended
+	case err != nil:
+		fmt.Fprintf(errs, "attache: %v; see attache --help\n", err)
+		return 2
+	}
+	if err := parsed.Run(); err != nil {
+		fmt.Fprintf(errs, "attache: %v\n", err)
+		return 1
+	}
+	return 0
 }
 
 type versionCmd struct{}
 
-func (versionCmd) Run() error {
-	_, err := fmt.Println("attache", version)
+func (versionCmd) Run(out io.Writer) error {
+	_, err := fmt.Fprintln(out, "attache", version)
 	return err
 }

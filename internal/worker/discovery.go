@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/parser"
 )
 
 // ParseAddress checks "host:port" without looking the host up; IPv6 addresses stand in brackets.
@@ -22,7 +24,7 @@ func ParseAddress(s string) (host string, port uint16, err error) {
 	host, text, err := net.SplitHostPort(s)
 	if err == nil && host != "" {
 		n, err := strconv.ParseUint(text, 10, 16)
-		if err == nil && n > 0 {
+		if err == nil && n > 0 && !strings.ContainsAny(host, "/ \t") {
 			return host, uint16(n), nil
 		}
 	}
@@ -104,13 +106,18 @@ func parseFile(text []byte, pool string, engine Engine) ([]Spec, error) {
 	if len(text) > maxFile {
 		return nil, errors.New("the file exceeds 8 MiB")
 	}
+	file, err := parser.ParseBytes(text, 0)
+	switch {
+	case err != nil:
+		return nil, located(err)
+	case len(file.Docs) > 1:
+		return nil, errors.New(`must be one YAML document; a line "---" begins a second one`)
+	case len(file.Docs) == 0 || file.Docs[0].Body == nil:
+		return nil, errors.New("must not be empty; write `workers: []` when there are none")
+	}
 	var form fileForm
 	if err := yaml.UnmarshalWithOptions(text, &form, yaml.Strict()); err != nil {
-		var y yaml.Error
-		if errors.As(err, &y) && y.GetToken() != nil {
-			return nil, fmt.Errorf("line %d: %s", y.GetToken().Position.Line, y.GetMessage())
-		}
-		return nil, err
+		return nil, located(err)
 	}
 	var specs []Spec
 	add := func(s Spec) error {
@@ -139,17 +146,33 @@ func parseFile(text []byte, pool string, engine Engine) ([]Spec, error) {
 			return nil, err
 		}
 	}
-	for _, e := range form.Endpoints {
-		if err := add(Spec{Name: e.Name, Address: net.JoinHostPort(e.Address, fmt.Sprint(e.Port)), Labels: e.Labels}); err != nil {
+	for i, e := range form.Endpoints {
+		port := fmt.Sprint(e.Port)
+		if _, err := netip.ParseAddr(e.Address); err != nil || e.Port == nil {
+			return nil, fmt.Errorf("endpoints[%d]: address %q, port %v: must be an IP address and, apart from it, a port", i, e.Address, e.Port)
+		}
+		if e.Namespace != "" {
+			e.Name = e.Namespace + "/" + e.Name
+		}
+		if err := add(Spec{Name: e.Name, Address: net.JoinHostPort(e.Address, port), Labels: e.Labels}); err != nil {
 			return nil, err
 		}
 	}
 	return specs, unique(specs)
 }
 
+// located turns the YAML library's error into "line 3: what".
+func located(err error) error {
+	var y yaml.Error
+	if errors.As(err, &y) && y.GetToken() != nil {
+		return fmt.Errorf("line %d: %s", y.GetToken().Position.Line, y.GetMessage())
+	}
+	return err
+}
+
 // ReadFile reads a workers file once.
 func ReadFile(path, pool string, engine Engine) ([]Spec, error) {
-	text, err := os.ReadFile(path)
+	text, err := readBounded(path)
 	if err != nil {
 		return nil, fmt.Errorf("workers file: %w", err)
 	}
@@ -158,6 +181,16 @@ func ReadFile(path, pool string, engine Engine) ([]Spec, error) {
 		return nil, fmt.Errorf("workers file %s: %w", path, err)
 	}
 	return specs, nil
+}
+
+// readBounded reads a file, and little more of it than is allowed.
+func readBounded(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	return io.ReadAll(io.LimitReader(file, maxFile+1))
 }
 
 // FileParams are what a watched workers file needs.
@@ -174,7 +207,8 @@ type FileParams struct {
 type File struct {
 	p       FileParams
 	watcher *fsnotify.Watcher
-	last    string
+	last    string // text that was applied
+	mistake string // that was told last; "" when the file was good
 }
 
 // OpenFile reads the file and applies it; a file that is missing or bad at this moment is an error.
@@ -198,39 +232,63 @@ func OpenFile(p FileParams) (*File, error) {
 // settle is how long a change may take to be complete.
 const settle = 50 * time.Millisecond
 
+// again is how often the file is read without being told of a change: folders can be replaced as a whole, and network
+// file systems tell nothing.
+const again = 5 * time.Second
+
 // Run follows the file until ctx ends. A file that turns bad or disappears keeps the last good list.
 func (f *File) Run(ctx context.Context) error {
 	defer func() { _ = f.watcher.Close() }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	ticker := time.NewTicker(again)
+	defer ticker.Stop()
+	waiting := true // for the timer; more events do not put it off
 	for {
 		select {
 		case _, open := <-f.watcher.Events:
 			if !open {
 				return errors.New("the file watcher ended")
 			}
-			timer.Reset(settle)
+			if !waiting {
+				waiting = true
+				timer.Reset(settle)
+			}
 		case err := <-f.watcher.Errors:
 			f.p.Log.Warn("watching the workers file", "file", f.p.Path, "error", err)
 		case <-timer.C:
-			if err := f.read(); err != nil {
-				f.p.Log.Error("the workers file is bad; the last good list is kept", "file", f.p.Path, "error", err)
-				if f.p.Bad != nil {
-					f.p.Bad(err)
-				}
-			}
+			waiting = false
+			f.follow()
+		case <-ticker.C:
+			_ = f.watcher.Add(filepath.Dir(f.p.Path)) // again, should it be another folder by now
+			f.follow()
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
+// follow reads the file and tells of a mistake once, however often it is read.
+func (f *File) follow() {
+	err := f.read()
+	if err != nil && err.Error() != f.mistake {
+		f.p.Log.Error("the workers file is bad; the last good list is kept", "file", f.p.Path, "error", err)
+		if f.p.Bad != nil {
+			f.p.Bad(err)
+		}
+	}
+	f.mistake = ""
+	if err != nil {
+		f.mistake = err.Error()
+	}
+}
+
 func (f *File) read() error {
-	text, err := os.ReadFile(f.p.Path)
+	text, err := readBounded(f.p.Path)
 	if err != nil {
 		return err
 	}
-	if string(text) == f.last && strings.TrimSpace(f.last) != "" {
+	if string(text) == f.last {
 		return nil
 	}
 	specs, err := parseFile(text, f.p.Pool, f.p.Engine)

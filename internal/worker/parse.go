@@ -12,7 +12,7 @@ import (
 // of one worker are added up. A page without any known name is an error: then nothing is known of the worker's load.
 func parseMetrics(page []byte) (Stats, error) {
 	var s Stats
-	usages := 0
+	usages, infoBlocks := 0, 0
 	for len(page) > 0 {
 		line := page
 		if end := bytes.IndexByte(page, '\n'); end >= 0 {
@@ -27,12 +27,12 @@ func parseMetrics(page []byte) (Stats, error) {
 		switch string(name) {
 		case "vllm:num_requests_running", "sglang:num_running_reqs", "trtllm_num_requests_running":
 			s.Engine = engineOf(name)
-			s.Running += int(value)
+			s.Running += count(value)
 			if model := label(labels, "model_name"); model != "" {
 				s.Model = model
 			}
 		case "vllm:num_requests_waiting", "sglang:num_queue_reqs", "trtllm_num_requests_waiting":
-			s.Waiting += int(value)
+			s.Waiting += count(value)
 		case "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage", "trtllm_kv_cache_utilization":
 			s.KVUsage += value
 			usages++
@@ -44,17 +44,21 @@ func parseMetrics(page []byte) (Stats, error) {
 			s.BlockTokens = number(labels, "block_size")
 			s.Blocks += number(labels, "num_gpu_blocks")
 		case "sglang:cache_config_info":
-			s.BlockTokens, s.Blocks = number(labels, "page_size"), number(labels, "num_pages")
+			s.BlockTokens = number(labels, "page_size")
+			infoBlocks += number(labels, "num_pages")
 		case "sglang:page_size", "trtllm_kv_cache_tokens_per_block":
-			s.BlockTokens = int(value)
+			s.BlockTokens = count(value)
 		case "sglang:num_pages", "trtllm_kv_cache_max_blocks":
-			s.Blocks = int(value)
+			s.Blocks += count(value)
 		case "process_start_time_seconds":
 			s.ProcessStart = value
 		}
 	}
 	if usages > 0 {
 		s.KVUsage /= float64(usages)
+	}
+	if s.Blocks == 0 {
+		s.Blocks = infoBlocks
 	}
 	if s.Engine == "" {
 		return Stats{ProcessStart: s.ProcessStart}, errors.New("the metrics page has no metrics of vLLM, SGLang or TensorRT-LLM")
@@ -81,13 +85,13 @@ func sample(line []byte) (name, labels []byte, value float64, ok bool) {
 	}
 	var rest []byte
 	if brace := bytes.IndexByte(line, '{'); brace >= 0 {
-		end := bytes.LastIndexByte(line, '}')
-		if end < brace {
+		end := closing(line, brace)
+		if end < 0 {
 			return nil, nil, 0, false
 		}
 		name, labels, rest = line[:brace], line[brace+1:end], line[end+1:]
 	} else {
-		space := bytes.IndexByte(line, ' ')
+		space := bytes.IndexAny(line, " \t")
 		if space < 0 {
 			return nil, nil, 0, false
 		}
@@ -97,11 +101,30 @@ func sample(line []byte) (name, labels []byte, value float64, ok bool) {
 		return nil, nil, 0, false
 	}
 	rest = bytes.TrimSpace(rest)
-	if space := bytes.IndexByte(rest, ' '); space >= 0 {
+	if space := bytes.IndexAny(rest, " \t"); space >= 0 {
 		rest = rest[:space]
 	}
 	value, err := strconv.ParseFloat(string(rest), 64)
 	return name, labels, value, err == nil && value >= 0 && value < 1e18
+}
+
+// closing finds the brace that ends the labels; braces in their values are text.
+func closing(line []byte, from int) int {
+	if last := bytes.LastIndexByte(line, '}'); last < from || bytes.IndexByte(line[from:last], '}') < 0 {
+		return last // the only one, as nearly always
+	}
+	quoted := false
+	for i := from; i < len(line); i++ {
+		switch {
+		case quoted && line[i] == '\\':
+			i++
+		case line[i] == '"':
+			quoted = !quoted
+		case line[i] == '}' && !quoted:
+			return i
+		}
+	}
+	return -1
 }
 
 func known(name []byte) bool {
@@ -129,11 +152,16 @@ func label(labels []byte, name string) string {
 	return ""
 }
 
+// maxCount bounds what one line may count, so that no sum of a page's lines overflows.
+const maxCount = 1e9
+
+func count(value float64) int { return int(min(value, maxCount)) }
+
 // number reads a label that is a whole number; vLLM writes "None" for what is not set.
 func number(labels []byte, name string) int {
 	n, err := strconv.Atoi(strings.TrimSuffix(label(labels, name), ".0"))
 	if err != nil || n < 0 {
 		return 0
 	}
-	return n
+	return min(n, maxCount)
 }
