@@ -54,7 +54,7 @@ const (
 type table struct {
 	slab
 
-	first   map[block.Hash]int32 // by hash, one of its holders' nodes
+	first   heads    // by hash, one of its holders' nodes
 	owners  []owner              // 0 is nobody
 	bySlot  []uint32             // slot to owner; 0 none
 	vacant  []uint32             // owners to use again
@@ -70,7 +70,7 @@ type table struct {
 
 func newTable(cfg Config) *table {
 	return &table{
-		first: map[block.Hash]int32{}, owners: make([]owner, 1), ttl: uint32(cfg.TTL.Seconds()),
+		first: newHeads(), owners: make([]owner, 1), ttl: uint32(cfg.TTL.Seconds()),
 		defaultCapacity: cfg.DefaultCapacity, bound: cfg.MaxBlocks,
 	}
 }
@@ -94,13 +94,13 @@ func (t *table) overlap(chain []block.Hash, now uint32, dst []int32) []int32 {
 	oldest := t.oldest(max(now, t.now))
 	var buffer [64]bisected
 	open := buffer[:0]
-	for id := t.first[chain[0]]; id != 0; {
-		n := t.at(id)
-		if s := t.owners[n.owner].slot; s != slot.None && n.at >= oldest && dst[s] == 0 {
+	for id := t.first.find(chain[0], &t.slab); id != 0; {
+		l := t.links(id)
+		if s := t.owners[l.owner].slot; s != slot.None && t.at(id).at >= oldest && dst[s] == 0 {
 			dst[s] = 1
 			open = append(open, bisected{s, int32(len(chain))})
 		}
-		id = n.next
+		id = l.next
 	}
 	for len(open) > 0 {
 		b := open[len(open)-1]
@@ -109,12 +109,12 @@ func (t *table) overlap(chain []block.Hash, now uint32, dst []int32) []int32 {
 			continue
 		}
 		probe := (dst[b.slot] + b.high) / 2 // counts: above it if block probe is held, else at most it
-		for id := t.first[chain[probe]]; id != 0; {
-			n := t.at(id)
-			if s := t.owners[n.owner].slot; s != slot.None && n.at >= oldest && dst[s] > 0 {
+		for id := t.first.find(chain[probe], &t.slab); id != 0; {
+			l := t.links(id)
+			if s := t.owners[l.owner].slot; s != slot.None && t.at(id).at >= oldest && dst[s] > 0 {
 				dst[s] = max(dst[s], probe+1)
 			}
-			id = n.next
+			id = l.next
 		}
 		for i := range open {
 			if dst[open[i].slot] <= probe {
@@ -167,10 +167,14 @@ func (t *table) touch(id uint32, chain []block.Hash) (held int, last int32) {
 		if from == last { // only when a chain repeats a hash
 			continue
 		}
-		to, n := from, t.at(from)
+		to, at := from, t.pages[from>>pageBits] // neighbours are mostly on one page, which saves looking for it
+		n := &at.nodes[to&(pageSize-1)]
 		n.at = t.now
 		for i < len(chain) && n.older != 0 && n.older != last {
-			next := t.at(n.older)
+			if to>>pageBits != n.older>>pageBits {
+				at = t.pages[n.older>>pageBits]
+			}
+			next := &at.nodes[n.older&(pageSize-1)]
 			if next.hash != chain[i] {
 				break
 			}
@@ -186,32 +190,32 @@ func (t *table) touch(id uint32, chain []block.Hash) (held int, last int32) {
 
 // find returns the owner's node of this hash, or 0.
 func (t *table) find(id uint32, hash block.Hash) int32 {
-	at := t.first[hash]
+	at := t.first.find(hash, &t.slab)
 	for at != 0 {
-		n := t.at(at)
-		if n.owner == id {
+		l := t.links(at)
+		if l.owner == id {
 			break
 		}
-		at = n.next
+		at = l.next
 	}
 	return at
 }
 
 // move puts the row from..to directly behind the node after; 0: at the front. The node after is not part of the row.
 func (t *table) move(o *owner, from, to, after int32) {
-	first, last := t.at(from), t.at(to)
-	if first.newer == after {
+	newer, older := t.links(from).newer, t.at(to).older
+	if newer == after {
 		return
 	}
-	if first.newer == 0 {
-		o.head = last.older
+	if newer == 0 {
+		o.head = older
 	} else {
-		t.at(first.newer).older = last.older
+		t.at(newer).older = older
 	}
-	if last.older == 0 {
-		o.tail = first.newer
+	if older == 0 {
+		o.tail = newer
 	} else {
-		t.at(last.older).newer = first.newer
+		t.links(older).newer = newer
 	}
 	t.insert(o, from, to, after)
 }
@@ -225,10 +229,10 @@ func (t *table) insert(o *owner, from, to, after int32) {
 	} else {
 		o.head = from
 	}
-	t.at(from).newer = after
+	t.links(from).newer = after
 	t.at(to).older = next
 	if next != 0 {
-		t.at(next).newer = to
+		t.links(next).newer = to
 	} else {
 		o.tail = to
 	}
@@ -237,15 +241,13 @@ func (t *table) insert(o *owner, from, to, after int32) {
 // add makes a node for a block that the owner does not hold, behind the node after; 0: at the front.
 func (t *table) add(id uint32, hash block.Hash, after int32) int32 {
 	o := &t.owners[id]
-	at, n := t.get()
-	*n = node{hash: hash, at: t.now, owner: id}
-	if first := t.first[hash]; first == 0 {
-		t.first[hash] = at
-	} else { // second place, so that the map need not be written
-		f := t.at(first)
+	at := t.get()
+	*t.at(at), *t.links(at) = node{hash: hash, at: t.now}, links{owner: id}
+	if first := t.first.findOrPut(hash, at, &t.slab); first != at { // second place, so that the table need not be written
+		n, f := t.links(at), t.links(first)
 		n.prev, n.next = first, f.next
 		if f.next != 0 {
-			t.at(f.next).prev = at
+			t.links(f.next).prev = at
 		}
 		f.next = at
 	}
@@ -259,32 +261,29 @@ func (t *table) add(id uint32, hash block.Hash, after int32) int32 {
 func (t *table) evict(id uint32, why reason) {
 	o := &t.owners[id]
 	at := o.tail
-	n := t.at(at)
+	n, l := t.at(at), t.links(at)
 	if why != byClear && n.at < t.oldest(t.now) {
 		why = byTTL
 	}
 	t.evicted[why]++
 
-	o.tail = n.newer
-	if n.newer != 0 {
-		t.at(n.newer).older = 0
+	o.tail = l.newer
+	if l.newer != 0 {
+		t.at(l.newer).older = 0
 	} else {
 		o.head = 0
 	}
-	switch {
-	case n.prev != 0:
-		t.at(n.prev).next = n.next
-	case n.next != 0:
-		t.first[n.hash] = n.next
-	default:
-		delete(t.first, n.hash)
+	if l.prev != 0 {
+		t.links(l.prev).next = l.next
+	} else {
+		t.first.replace(n.hash, at, l.next)
 	}
-	if n.next != 0 {
-		t.at(n.next).prev = n.prev
+	if l.next != 0 {
+		t.links(l.next).prev = l.prev
 	}
 	o.held--
 	t.held--
-	t.put(at, n)
+	t.put(at)
 }
 
 // makeRoom evicts until the owner, whose freshest keep blocks stay, may take missing blocks more.

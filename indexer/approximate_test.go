@@ -193,10 +193,10 @@ func check(t *table, parents map[uint64]uint64) string {
 		o, seen, newer, at := &t.owners[i], map[uint64]bool{0: true}, int32(0), ^uint32(0)
 		n := 0
 		for id := o.head; id != 0; id = t.at(id).older {
-			b := t.at(id)
+			b, l := t.at(id), t.links(id)
 			switch {
-			case b.newer != newer || b.owner != uint32(i):
-				return fmt.Sprintf("owner %d: node %d is linked to %d and owned by %d", i, id, b.newer, b.owner)
+			case l.newer != newer || l.owner != uint32(i):
+				return fmt.Sprintf("owner %d: node %d is linked to %d and owned by %d", i, id, l.newer, l.owner)
 			case b.at > at:
 				return fmt.Sprintf("owner %d: node %d is fresher than the one before", i, id)
 			case parents != nil && !seen[parents[b.hash]]:
@@ -215,15 +215,21 @@ func check(t *table, parents map[uint64]uint64) string {
 		}
 		total += n
 	}
-	listed := 0
-	for hash, id := range t.first {
-		prev := int32(0)
-		for ; id != 0; prev, id = id, t.at(id).next {
-			if t.at(id).prev != prev || t.at(id).hash != hash {
-				return fmt.Sprintf("holders of %x: node %d has hash %x and is linked to %d", hash, id, t.at(id).hash, t.at(id).prev)
+	listed, broken := 0, ""
+	t.first.each(func(first int32) {
+		hash, prev := t.at(first).hash, int32(0)
+		if t.first.find(hash, &t.slab) != first {
+			broken = fmt.Sprintf("%x is not found where it stands", hash)
+		}
+		for id := first; id != 0; prev, id = id, t.links(id).next {
+			if t.links(id).prev != prev || t.at(id).hash != hash {
+				broken = fmt.Sprintf("holders of %x: node %d has hash %x and is linked to %d", hash, id, t.at(id).hash, t.links(id).prev)
 			}
 			listed++
 		}
+	})
+	if broken != "" {
+		return broken
 	}
 	if total != t.held || listed != total || total > t.bound {
 		return fmt.Sprintf("%d nodes in the lists of owners, %d in those of hashes, %d counted, bound %d", total, listed, t.held, t.bound)

@@ -113,7 +113,7 @@ func (x *Index) Stats() Stats {
 	defer x.mu.RUnlock()
 	t := x.table
 	return Stats{
-		Held: t.held, Prefixes: len(t.first),
+		Held: t.held, Prefixes: t.first.used(),
 		EvictedByCapacity: t.evicted[byCapacity], EvictedByTTL: t.evicted[byTTL],
 		EvictedByBound: t.evicted[byBound], EvictedByClear: t.evicted[byClear],
 	}
