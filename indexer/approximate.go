@@ -66,6 +66,7 @@ type table struct {
 	bound           int    // most nodes
 	now             uint32 // the latest second seen: never runs backwards
 	sweep           int    // the owner whose old blocks are looked at next
+	fetched         int32  // keeps what fetch reads from being optimised away
 }
 
 func newTable(cfg Config) *table {
@@ -142,12 +143,26 @@ func (t *table) remember(s slot.Slot, chain []block.Hash, now uint32, budget int
 	chain = chain[:min(len(chain), o.capacity, t.bound)]
 	held, last := t.touch(id, chain)
 	missing := min(len(chain)-held, budget)
+	t.fetch(o, chain[held:held+missing])
 	t.makeRoom(id, held, missing)
 	for _, h := range chain[held : held+missing] {
 		last = t.add(id, h, last)
 	}
 	t.expireSome()
 	return held+missing < len(chain)
+}
+
+// fetch reads ahead what adding these blocks, and evicting as many of the owner's, will look at.
+func (t *table) fetch(o *owner, missing []block.Hash) {
+	sum, tail := int32(0), o.tail
+	for _, h := range missing {
+		sum += t.first.fetch(h)
+		if tail != 0 {
+			sum += t.first.fetch(t.at(tail).hash)
+			tail = t.links(tail).newer
+		}
+	}
+	t.fetched = sum
 }
 
 // touch moves the leading blocks of chain that the owner holds to the front of its list, in order; it returns how many

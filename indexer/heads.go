@@ -52,6 +52,16 @@ func (p *part) home(tag uint32) int { return int(tag >> (32 - p.width)) }
 // next is the entry behind another; behind the last comes the first.
 func (p *part) next(i int) int { return (i + 1) & (len(p.entries) - 1) }
 
+// fetch reads where a hash belongs and returns something that depends on it. The places of different hashes are far apart
+// in memory: reading many of them in a row lets the processor wait for all of them at once.
+func (h *heads) fetch(hash block.Hash) int32 {
+	p, tag := h.part(hash)
+	if p.used == 0 {
+		return 0
+	}
+	return p.entries[p.home(tag)].id
+}
+
 // find returns the node that stands for a hash; 0 when there is none.
 func (h *heads) find(hash block.Hash, nodes *slab) int32 {
 	p, tag := h.part(hash)
