@@ -14,10 +14,11 @@ type Config struct {
 	BytesPerToken int `yaml:"bytes_per_token"`
 }
 
-// DefaultConfig fits engines with blocks of 16 tokens, as vLLM's are.
+// DefaultConfig fits engines with blocks of 16 or 32 tokens, as those of vLLM and TensorRT-LLM are. Blocks of 32 cost half
+// as much to hash and to remember as blocks of 16, and the prefix that they miss takes an engine a millisecond.
 func DefaultConfig() Config {
 	return Config{
-		BlockTokens:   16,
+		BlockTokens:   32,
 		BytesPerToken: 4,
 	}
 }
