@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"fmt"
 	"os"
 	"time"
 
@@ -90,11 +91,14 @@ func (c Config) Validate() error {
 	check.Check(c.DrainTimeout >= 0, "drain_timeout", c.DrainTimeout, "must not be negative")
 	check.Check(!c.RecordBodies || c.RecordPanics != "", "record_bodies", c.RecordBodies, "needs record_panics, the folder to write to")
 	if c.TLS != nil {
-		for path, file := range map[string]string{"tls.cert": c.TLS.Cert, "tls.key": c.TLS.Key} {
-			check.Check(readable(file), path, file, "must be a PEM file that can be read")
-		}
+		check.Check(readable(c.TLS.Cert), "tls.cert", c.TLS.Cert, "must be a PEM file that can be read")
+		check.Check(readable(c.TLS.Key), "tls.key", c.TLS.Key, "must be a PEM file that can be read")
 		check.Check(c.TLS.ClientCA == "" || readable(c.TLS.ClientCA), "tls.client_ca", c.TLS.ClientCA,
 			"must be a PEM file that can be read, or empty")
+		if check.Err() == nil {
+			_, err := c.TLS.load()
+			check.Check(err == nil, "tls", nil, fmt.Sprint(err))
+		}
 	}
 	return check.Err()
 }

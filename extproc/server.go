@@ -84,7 +84,7 @@ func New(p Params) (*Server, error) {
 	if p.Config.TLS != nil {
 		tls, err := p.Config.TLS.load()
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("extproc.tls: %w", err)
 		}
 		options = append(options, grpc.Creds(credentials.NewTLS(tls)))
 	}

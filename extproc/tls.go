@@ -11,7 +11,7 @@ import (
 // without a restart.
 func (t *TLS) load() (*tls.Config, error) {
 	if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
-		return nil, fmt.Errorf("extproc.tls: %w", err)
+		return nil, fmt.Errorf("cert and key: %w", err)
 	}
 	cfg := &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -26,11 +26,11 @@ func (t *TLS) load() (*tls.Config, error) {
 	}
 	pem, err := os.ReadFile(t.ClientCA)
 	if err != nil {
-		return nil, fmt.Errorf("extproc.tls.client_ca: %w", err)
+		return nil, fmt.Errorf("client_ca: %w", err)
 	}
 	cfg.ClientCAs, cfg.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 	if !cfg.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("extproc.tls.client_ca: %s holds no PEM certificate", t.ClientCA)
+		return nil, fmt.Errorf("client_ca: %s holds no PEM certificate", t.ClientCA)
 	}
 	return cfg, nil
 }

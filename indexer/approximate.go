@@ -55,10 +55,10 @@ type table struct {
 	slab
 
 	first   heads    // by hash, one of its holders' nodes
-	owners  []owner              // 0 is nobody
-	bySlot  []uint32             // slot to owner; 0 none
-	vacant  []uint32             // owners to use again
-	held    int                  // nodes in all lists
+	owners  []owner  // 0 is nobody
+	bySlot  []uint32 // slot to owner; 0 none
+	vacant  []uint32 // owners to use again
+	held    int      // nodes in all lists
 	evicted [reasons]uint64
 
 	ttl             uint32 // seconds; 0 none

@@ -1,7 +1,6 @@
 package scoring
 
 import (
-	"fmt"
 	"strings"
 
 	"attache/internal/field"
@@ -124,7 +123,7 @@ func (c Config) Validate() error {
 		{"dynamo.prefill_load_scale", c.Dynamo.PrefillLoadScale},
 		{"dynamo.decode_active_request_weight", c.Dynamo.DecodeActiveRequestWeight},
 	} {
-		check.Check(f.value >= 0 && f.value <= 1e9, f.key, f.value, fmt.Sprintf("must be 0 to %g", 1e9))
+		check.Check(f.value >= 0 && f.value <= 1e9, f.key, f.value, "must be 0 to 1000000000")
 	}
 	check.Check(c.Speed.ChunkTokens >= 0 && c.Speed.ChunkTokens <= 1<<24, "speed.chunk_tokens", c.Speed.ChunkTokens,
 		"must be 0 (as the profile) to 16777216 tokens")

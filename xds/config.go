@@ -3,6 +3,7 @@ package xds
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strconv"
 	"time"
@@ -26,11 +27,11 @@ type Config struct {
 type Gateway struct {
 	// NodeID names the Envoy in a printed bootstrap; every Envoy needs its own.
 	NodeID string `yaml:"node_id"`
-	// Listen is where the gateway takes requests, host:port.
+	// Listen is where the gateway takes requests, IP:port.
 	Listen string `yaml:"listen"`
-	// Admin is Envoy's own admin endpoint, host:port. It has no authentication: keep it on loopback.
+	// Admin is Envoy's own admin endpoint, IP:port. It has no authentication: keep it on loopback.
 	Admin string `yaml:"admin"`
-	// Baseline is a second listener, host:port, that routes to the first pool by round robin without asking attache, for
+	// Baseline is a second listener, IP:port, that routes to the first pool by round robin without asking attache, for
 	// comparison. Nothing guards it. Empty: none.
 	Baseline string `yaml:"baseline"`
 	// ExtProc is how Envoy reaches attache's ext_proc server, one address per replica. Empty: extproc.listen.
@@ -128,10 +129,9 @@ func (c Config) Validate() error {
 func (g Gateway) Validate() error {
 	var check field.Checker
 	check.Check(g.NodeID != "", "node_id", g.NodeID, "must not be empty")
-	check.Under("listen", field.Address(g.Listen))
-	check.Under("admin", field.Address(g.Admin))
-	if g.Baseline != "" {
-		check.Under("baseline", field.Address(g.Baseline))
+	for _, l := range []struct{ path, address string }{{"listen", g.Listen}, {"admin", g.Admin}, {"baseline", g.Baseline}} {
+		_, err := netip.ParseAddrPort(l.address) // Envoy resolves no names for its listeners
+		check.Check(err == nil || l.path == "baseline" && l.address == "", l.path, l.address, "must be IP:port, such as 0.0.0.0:8080")
 	}
 	for i, address := range g.ExtProc {
 		check.Under(fmt.Sprintf("extproc[%d]", i), field.Address(address))

@@ -435,14 +435,14 @@ func TestATakenPortSaysWhose(t *testing.T) {
 }
 
 func TestLastLine(t *testing.T) {
-	for in, want := range map[string]string{
-		"":                                   "",
-		"one":                                "one",
-		"Error adding\n{secret: x}\nreason ": "reason",
-		"dump\n" + strings.Repeat("x", 600):  strings.Repeat("x", 500),
+	for _, c := range []struct{ message, want string }{
+		{"", ""},
+		{"one", "one"},
+		{"Error adding\n{secret: x}\nreason ", "reason"},
+		{"dump\n" + strings.Repeat("x", 600), strings.Repeat("x", 500)},
 	} {
-		if got := lastLine(in); got != want {
-			t.Errorf("lastLine(%.20q) = %.20q, want %.20q", in, got, want)
+		if got := lastLine(c.message); got != c.want {
+			t.Errorf("lastLine(%.20q) = %.20q, want %.20q", c.message, got, c.want)
 		}
 	}
 }

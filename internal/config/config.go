@@ -6,12 +6,16 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -154,8 +158,25 @@ func Load(path string) (*Config, error) {
 // Parse is Load for text that is already there; name is what errors call it.
 func Parse(name string, text []byte) (*Config, error) {
 	c := Default()
-	if len(strings.TrimSpace(string(text))) > 0 {
-		if err := yaml.UnmarshalWithOptions(text, &c, yaml.Strict()); err != nil {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	if !utf8.Valid(text) {
+		return nil, fmt.Errorf("%s: must be a text in UTF-8", name)
+	}
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return nil, syntax(name, err)
+	}
+	if len(file.Docs) > 1 {
+		return nil, fmt.Errorf(`%s: must be one YAML document; a line "---" or "..." begins a second one`, name)
+	}
+	s := shape{lines: map[string]int{}}
+	if len(file.Docs) == 1 && file.Docs[0].Body != nil && file.Docs[0].Body.Type() != ast.NullType && file.Docs[0].Body.Type() != ast.CommentType {
+		body := file.Docs[0].Body
+		s.value(body, reflect.TypeFor[Config](), "")
+		if err := s.check.Err(); err != nil {
+			return nil, s.located(name, err)
+		}
+		if err := yaml.NodeToValue(body, &c, yaml.Strict(), yaml.CustomUnmarshaler(duration)); err != nil {
 			return nil, syntax(name, err)
 		}
 	}
@@ -165,50 +186,46 @@ func Parse(name string, text []byte) (*Config, error) {
 		}
 	}
 	if err := c.Validate(); err != nil {
-		return nil, located(name, text, err)
+		return nil, s.located(name, err)
 	}
 	return &c, nil
 }
 
-// syntax turns the YAML library's error into "file:line: what".
+// duration reads what time.ParseDuration reads, 0 without a unit included, which the YAML library takes for a number.
+func duration(d *time.Duration, text []byte) (err error) {
+	*d, err = time.ParseDuration(strings.Trim(strings.TrimSpace(string(text)), `"'`))
+	return err
+}
+
+// syntax turns the YAML library's error into "file:line:column: what".
 func syntax(name string, err error) error {
 	var y yaml.Error
 	if errors.As(err, &y) && y.GetToken() != nil {
 		at := y.GetToken().Position
-		return fmt.Errorf("%s:%d:%d: %s", name, at.Line, at.Column, y.GetMessage())
+		what := y.GetMessage()
+		if strings.Contains(what, "'\t'") {
+			what = "YAML is indented by spaces, not by tabs"
+		}
+		return fmt.Errorf("%s:%d:%d: %s", name, at.Line, at.Column, what)
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }
 
 // located gives every field error the line of its field, or of the nearest part of its path that the file has.
-func located(name string, text []byte, err error) error {
-	file, parseErr := parser.ParseBytes(text, 0)
+func (s *shape) located(name string, err error) error {
 	var lines []error
 	for _, e := range field.All(err) {
 		at := name
-		if line := lineOf(file, e.Path); parseErr == nil && line > 0 {
-			at = fmt.Sprintf("%s:%d", name, line)
+		for path := e.Path; path != ""; {
+			if line := s.lines[path]; line > 0 {
+				at = fmt.Sprintf("%s:%d", name, line)
+				break
+			}
+			path = path[:max(strings.LastIndexByte(path, '.'), strings.LastIndexByte(path, '['), 0)]
 		}
 		lines = append(lines, fmt.Errorf("%s: %w", at, e))
 	}
 	return errors.Join(lines...)
-}
-
-// lineOf finds a path in the file, shortening it until something is found; 0 when nothing is.
-func lineOf(file *ast.File, path string) int {
-	for path != "" {
-		if p, err := yaml.PathString("$." + path); err == nil {
-			if node, err := p.FilterFile(file); err == nil && node != nil && node.GetToken() != nil {
-				return node.GetToken().Position.Line
-			}
-		}
-		cut := max(strings.LastIndexByte(path, '.'), strings.LastIndexByte(path, '['))
-		if cut < 0 {
-			return 0
-		}
-		path = path[:cut]
-	}
-	return 0
 }
 
 // YAML writes the configuration in effect. It holds no secrets: keys and certificates are named by file.

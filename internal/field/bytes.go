@@ -21,6 +21,9 @@ var units = []struct {
 	size   Bytes
 }{{"GiB", GiB}, {"MiB", MiB}, {"KiB", KiB}, {"B", 1}}
 
+// BytesRule is what ParseBytes expects, as the end of a sentence.
+const BytesRule = "must be a size such as 65536, 512KiB, 16MiB or 1GiB"
+
 // ParseBytes reads "16MiB", "16 MiB" or "16777216". The error says what is understood.
 func ParseBytes(s string) (Bytes, error) {
 	number, unit := strings.TrimSpace(s), Bytes(1)
@@ -32,7 +35,7 @@ func ParseBytes(s string) (Bytes, error) {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 || n > int64(1<<62)/int64(unit) {
-		return 0, fmt.Errorf("%q: must be a size such as 65536, 512KiB, 16MiB or 1GiB", s)
+		return 0, fmt.Errorf("%q: %s", s, BytesRule)
 	}
 	return Bytes(n) * unit, nil
 }

@@ -108,7 +108,7 @@ var badFiles = []struct {
 }{
 	{"an unknown key", "workers:\n- address: 10.0.0.1:8000\n  weight: 5\n", `line 3: unknown field "weight"`},
 	{"an unknown key at the top", "pools: []\n", `line 1: unknown field "pools"`},
-	{"an unknown key in JSON", "{\"workers\": [\n{\"adress\": \"10.0.0.1:8000\"}]}", `line 2: unknown field "adress"`},
+	{"an unknown key in JSON", "{\"workers\": [\n{\"addr\": \"10.0.0.1:8000\"}]}", `line 2: unknown field "addr"`},
 	{"an unknown engine", "workers:\n- {name: a, address: 10.0.0.1:8000, engine: triton}\n",
 		`worker a: engine "triton": must be auto, vllm, sglang or trtllm`},
 	{"an address without a port", "workers:\n- {name: a, address: 10.0.0.1}\n",
@@ -324,8 +324,8 @@ func TestWatchedFileTurnsBad(t *testing.T) {
 		err  string
 	}{
 		{"an unknown key", func(t *testing.T, path string) {
-			replace(t, path, "workers:\n- adress: 10.0.0.1:8000\n")
-		}, `line 2: unknown field "adress"`},
+			replace(t, path, "workers:\n- addr: 10.0.0.1:8000\n")
+		}, `line 2: unknown field "addr"`},
 		{"a worker that is there twice", func(t *testing.T, path string) {
 			replace(t, path, "workers: [{name: a, address: 10.0.0.1:8000}, {name: b, address: 10.0.0.1:8000}]")
 		}, "two workers have the address 10.0.0.1:8000"},
@@ -360,7 +360,7 @@ func TestOpenFile(t *testing.T) {
 		err  string
 	}{
 		{"a missing file", "", "no such file"},
-		{"a bad file", "workers:\n- adress: 10.0.0.1:8000\n", `line 2: unknown field "adress"`},
+		{"a bad file", "workers:\n- addr: 10.0.0.1:8000\n", `line 2: unknown field "addr"`},
 	} {
 		path := filepath.Join(t.TempDir(), "workers.yaml")
 		if c.text != "" {
