@@ -61,7 +61,12 @@ type setup struct {
 	body       string // BUFFERED or FULL_DUPLEX_STREAMED; "" is BUFFERED
 	engines    int
 	engineArgs []string
-	config     string // further YAML, top-level sections
+	config     string            // further YAML, top-level sections
+	extproc    string            // further lines of extproc
+	gateway    string            // further lines of xds.gateway
+	files      map[string]string // to be there; DIR in configuration is their folder
+	socket     bool              // attache takes requests on a Unix socket
+	header     map[string]string // that the first request needs
 	failClosed bool
 	health     string // Envoy's health check interval of attache
 }
@@ -93,7 +98,7 @@ func start(t *testing.T, s setup) *rig {
 	r.startEnvoy()
 	r.eventually("every engine is ready", func() bool { return len(r.workers("ready")) == s.engines })
 	r.eventually("Envoy serves a steered request", func() bool {
-		a, err := r.chat(t.Context(), chatRequest{prompt: "hello", tokens: 1})
+		a, err := r.chat(t.Context(), chatRequest{prompt: "hello", tokens: 1, header: s.header})
 		return err == nil && a.status == 200
 	})
 	t.Cleanup(func() {
@@ -167,14 +172,18 @@ func (r *rig) writeConfig(engines []*engine) {
 	if health == "" {
 		health = "250ms"
 	}
+	extproc := "127.0.0.1:" + strconv.Itoa(r.ports.extproc)
+	if r.setup.socket {
+		extproc = "unix://DIR/attache.sock"
+	}
 	text := fmt.Sprintf(`
 pools:
 - name: default
   workers_file: %s
 extproc:
-  listen: 127.0.0.1:%d
+  listen: %s
   drain_wait: 600ms
-xds:
+%sxds:
   listen: 127.0.0.1:%d
   gateway:
     listen: 127.0.0.1:0
@@ -182,9 +191,15 @@ xds:
     body_mode: %s
     fail_open: %v
     health_interval: %s
-admin:
+%sadmin:
   listen: 127.0.0.1:%d
-%s`, r.workersFile(), r.ports.extproc, r.ports.xds, body, failOpen, health, r.ports.admin, r.setup.config)
+%s`, r.workersFile(), extproc, r.setup.extproc, r.ports.xds, body, failOpen, health, r.setup.gateway, r.ports.admin, r.setup.config)
+	text = strings.ReplaceAll(text, "DIR", r.dir)
+	for name, content := range r.setup.files {
+		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(content), 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+	}
 	r.cfg = filepath.Join(r.dir, "attache.yaml")
 	if err := os.WriteFile(r.cfg, []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
@@ -290,15 +305,11 @@ func (r *rig) workers(state string) []string {
 
 // api reads one resource of the admin API. The API wraps lists in an object of the same name.
 func (r *rig) api(name string, into any) error {
-	resp, err := http.Get(r.admin + "/api/v1/" + name)
+	text, err := readAll(r.admin + "/api/v1/" + name)
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
+	body := []byte(text)
 	var wrapped map[string]json.RawMessage
 	if json.Unmarshal(body, &wrapped) == nil && wrapped[name] != nil {
 		body = wrapped[name]
@@ -306,15 +317,23 @@ func (r *rig) api(name string, into any) error {
 	return json.Unmarshal(body, into)
 }
 
+func readAll(url string) (string, error) {
+	resp, err := http.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return string(text), err
+}
+
 // metric reads one sample of attache's /metrics by its exact name and labels.
 func (r *rig) metric(sample string) float64 {
-	resp, err := http.Get(r.admin + "/metrics")
+	text, err := readAll(r.admin + "/metrics")
 	if err != nil {
 		return -1
 	}
-	defer resp.Body.Close()
-	body, _ := io.ReadAll(resp.Body)
-	for line := range strings.SplitSeq(string(body), "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		if value, ok := strings.CutPrefix(line, sample+" "); ok {
 			v, err := strconv.ParseFloat(value, 64)
 			if err != nil {

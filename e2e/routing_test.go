@@ -59,27 +59,34 @@ func TestConversationSticks(t *testing.T) {
 // TestOverloadMovesAConversation: long prompts queue on the worker that holds the prefix; then the price of waiting
 // exceeds that of computing the prefix elsewhere.
 func TestOverloadMovesAConversation(t *testing.T) {
-	r := start(t, setup{mode: "ads", engines: 2, engineArgs: []string{"--speed", "1"}})
-	shared := words("system", 8_000)
-	home := r.must(chatRequest{prompt: shared, tokens: 1}).engine
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	served := map[string]int{}
-	for i := range 24 {
-		wg.Go(func() {
-			a, err := r.chat(t.Context(), chatRequest{prompt: shared + words(fmt.Sprintf("load-%d", i), 40_000), tokens: 1})
-			if err != nil || a.status != 200 {
-				t.Errorf("request %d: status %d, %v", i, a.status, err)
-				return
-			}
-			mu.Lock()
-			served[a.engine]++
-			mu.Unlock()
-		})
-	}
-	wg.Wait()
-	if len(served) != 2 || served[home] == 24 {
-		t.Errorf("24 long prompts that share a prefix on %s were served by %v; the other worker was idle", home, served)
+	for _, mode := range []string{"ads", "attach", "static"} {
+		for _, body := range []string{"BUFFERED", "FULL_DUPLEX_STREAMED"} {
+			t.Run(mode+" "+body, func(t *testing.T) {
+				r := start(t, setup{mode: mode, body: body, engines: 2, engineArgs: []string{"--speed", "2"}})
+				shared := words("system", 8_000)
+				home := r.must(chatRequest{prompt: shared, tokens: 1}).engine
+				var wg sync.WaitGroup
+				var mu sync.Mutex
+				served := map[string]int{}
+				const prompts = 16
+				for i := range prompts {
+					wg.Go(func() {
+						a, err := r.chat(t.Context(), chatRequest{prompt: shared + words(fmt.Sprintf("load-%d", i), 40_000), tokens: 1})
+						if err != nil || a.status != 200 {
+							t.Errorf("request %d: status %d, %v", i, a.status, err)
+							return
+						}
+						mu.Lock()
+						served[a.engine]++
+						mu.Unlock()
+					})
+				}
+				wg.Wait()
+				if len(served) != 2 || served[home] == prompts {
+					t.Errorf("%d long prompts that share a prefix on %s were served by %v; the other worker was idle", prompts, home, served)
+				}
+			})
+		}
 	}
 }
 

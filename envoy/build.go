@@ -12,7 +12,9 @@ import (
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	maglev "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/maglev/v3"
 	override "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/override_host/v3"
+	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	metadata "github.com/envoyproxy/go-control-plane/envoy/type/metadata/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
@@ -186,7 +188,7 @@ func http2() map[string]*anypb.Any {
 // a dead replica keeps attracting requests.
 func attacheCluster(p Params) *cluster.Cluster {
 	c := reach(AttacheCluster, p.ExtProc...)
-	c.LbPolicy = cluster.Cluster_LEAST_REQUEST
+	c.LbPolicy, c.TransportSocket = cluster.Cluster_LEAST_REQUEST, encrypted(p.TLS)
 	c.CircuitBreakers, c.CommonLbConfig = unlimited(), noPanic()
 	c.OutlierDetection = &cluster.OutlierDetection{
 		ConsecutiveGatewayFailure: u32(2), EnforcingConsecutiveGatewayFailure: u32(100), Interval: ms(500 * time.Millisecond),
@@ -198,6 +200,29 @@ func attacheCluster(p Params) *cluster.Cluster {
 		HealthChecker: &core.HealthCheck_GrpcHealthCheck_{GrpcHealthCheck: &core.HealthCheck_GrpcHealthCheck{ServiceName: ExtProcService}},
 	}}
 	return c
+}
+
+// encrypted is the transport socket for TLS; nil for plain text.
+func encrypted(t *TLS) *core.TransportSocket {
+	if t == nil {
+		return nil
+	}
+	file := func(name string) *core.DataSource {
+		return &core.DataSource{Specifier: &core.DataSource_Filename{Filename: name}}
+	}
+	common := &tls.CommonTlsContext{
+		AlpnProtocols: []string{"h2"},
+		ValidationContextType: &tls.CommonTlsContext_ValidationContext{ValidationContext: &tls.CertificateValidationContext{
+			TrustedCa: file(t.CA),
+			MatchTypedSubjectAltNames: []*tls.SubjectAltNameMatcher{{SanType: tls.SubjectAltNameMatcher_DNS,
+				Matcher: &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Exact{Exact: t.Name}}}},
+		}},
+	}
+	if t.Cert != "" {
+		common.TlsCertificates = []*tls.TlsCertificate{{CertificateChain: file(t.Cert), PrivateKey: file(t.Key)}}
+	}
+	return &core.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &core.TransportSocket_TypedConfig{
+		TypedConfig: pack(&tls.UpstreamTlsContext{Sni: t.Name, CommonTlsContext: common})}}
 }
 
 func reach(name string, addresses ...string) *cluster.Cluster {

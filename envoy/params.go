@@ -14,6 +14,7 @@ type Params struct {
 	Baseline string
 
 	ExtProc []string // where attache's ext_proc and access-log service are reached: host:port or unix:///path, one per replica
+	TLS     *TLS     // of the connections to ExtProc; nil: plain text
 	XDS     string   // where attache's control plane is reached
 	Pools   []Pool   // the first is the default
 
@@ -34,6 +35,14 @@ type Params struct {
 type Pool struct {
 	Name    string
 	Workers []netip.AddrPort
+}
+
+// TLS is how Envoy knows attache and shows who it is itself. Files are Envoy's: it reads them, and reads them anew when
+// they are replaced.
+type TLS struct {
+	CA        string // PEM file of the authorities that sign attache's certificate
+	Name      string // in attache's certificate
+	Cert, Key string // PEM files of Envoy's own, for mutual TLS; "" none
 }
 
 // Usage is how the engines' token counts are taken from answers.

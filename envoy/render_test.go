@@ -1,6 +1,10 @@
 package envoy
 
 import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -28,6 +32,7 @@ func TestRenderedConfigurationsAreValid(t *testing.T) {
 		}
 		t.Skip("ENVOY_ALL names no Envoy; `make test` brings them")
 	}
+	cert, key := pair(t)
 	variants := map[string]func(*Params){
 		"plain":       func(*Params) {},
 		"full duplex": func(p *Params) { p.FullDuplex = true },
@@ -36,6 +41,8 @@ func TestRenderedConfigurationsAreValid(t *testing.T) {
 			p.ExtProc, p.XDS = []string{"unix:///run/attache/extproc.sock"}, "unix:///run/attache/xds.sock"
 		},
 		"replicas":    func(p *Params) { p.ExtProc = []string{"attache-0.attache:9002", "attache-1.attache:9002"} },
+		"tls":         func(p *Params) { p.TLS = &TLS{CA: cert, Name: "attache"} },
+		"mutual tls":  func(p *Params) { p.TLS = &TLS{CA: cert, Name: "attache", Cert: cert, Key: key} },
 		"no usage":    func(p *Params) { p.Usage = UsageNone },
 		"usage by ai": func(p *Params) { p.Usage = UsageAI },
 		"baseline":    func(p *Params) { p.Baseline = "127.0.0.1:0" },
@@ -80,4 +87,30 @@ func TestRenderedConfigurationsAreValid(t *testing.T) {
 			}
 		}
 	}
+}
+
+// pair writes a self-signed certificate and its key.
+func pair(t *testing.T) (cert, key string) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"attache"}}
+	der, err := x509.CreateCertificate(nil, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
 }

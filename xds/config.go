@@ -36,6 +36,8 @@ type Gateway struct {
 	Baseline string `yaml:"baseline"`
 	// ExtProc is how Envoy reaches attache's ext_proc server, one address per replica. Empty: extproc.listen.
 	ExtProc []string `yaml:"extproc"`
+	// TLS encrypts the connection to the ext_proc server, which needs extproc.tls; unset: plain text.
+	TLS *TLS `yaml:"tls"`
 	// XDS is how Envoy reaches this control plane. Empty: xds.listen.
 	XDS string `yaml:"xds"`
 	// EnvoyVersion is the oldest Envoy that a printed configuration must suit: "1.38", "1.39" or "1.40". Envoys that fetch
@@ -74,6 +76,18 @@ type Gateway struct {
 	RateLimit *RateLimit `yaml:"rate_limit"`
 	// HardBodyLimit cuts off bodies above it while they arrive, chunked ones too (Envoy 1.40). 0: body_limit is enough.
 	HardBodyLimit field.Bytes `yaml:"hard_body_limit"`
+}
+
+// TLS is how Envoy knows attache's ext_proc server, and shows who it is itself. Files are read by Envoy, on its machine.
+type TLS struct {
+	// CA is the PEM file of the authorities that sign attache's certificate.
+	CA string `yaml:"ca"`
+	// Name is a DNS name in attache's certificate; another certificate is refused.
+	Name string `yaml:"name"`
+	// Cert is the PEM file of Envoy's own certificate, where extproc.tls.client_ca asks for one; else empty.
+	Cert string `yaml:"cert"`
+	// Key is the PEM file of its private key.
+	Key string `yaml:"key"`
 }
 
 // JWT checks tokens against a key set.
@@ -136,6 +150,11 @@ func (g Gateway) Validate() error {
 	for i, address := range g.ExtProc {
 		check.Under(fmt.Sprintf("extproc[%d]", i), field.Address(address))
 	}
+	if t := g.TLS; t != nil {
+		check.Check(t.CA != "", "tls.ca", t.CA, "must be a PEM file on Envoy's machine")
+		check.Check(t.Name != "", "tls.name", t.Name, "must be a DNS name in attache's certificate")
+		check.Check((t.Cert == "") == (t.Key == ""), "tls.key", t.Key, "must be given together with tls.cert, or neither")
+	}
 	if g.XDS != "" {
 		check.Under("xds", field.Address(g.XDS))
 	}
@@ -192,6 +211,9 @@ func GatewayParams(g Gateway, reach Reach, pools []envoy.Pool) (envoy.Params, er
 		FullDuplex: g.BodyMode == "FULL_DUPLEX_STREAMED", FailClosed: !g.FailOpen, MessageTimeout: g.MessageTimeout,
 		MaxMessageTimeout: g.MaxMessageTimeout, IdleTimeout: g.IdleTimeout, HealthInterval: g.HealthInterval,
 		BodyLimit: uint32(g.BodyLimit), Version: version, Usage: envoy.Usage(g.Usage), Security: envoy.Security{MaxBody: uint64(g.HardBodyLimit)},
+	}
+	if t := g.TLS; t != nil {
+		p.TLS = &envoy.TLS{CA: t.CA, Name: t.Name, Cert: t.Cert, Key: t.Key}
 	}
 	if len(p.ExtProc) == 0 {
 		p.ExtProc = reach.ExtProc

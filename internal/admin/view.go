@@ -134,6 +134,7 @@ type Decision struct {
 	Pool      string    `json:"pool"`
 	Model     string    `json:"model"`
 	Path      string    `json:"path"`
+	Tenant    string    `json:"tenant,omitempty"` // who asked, as authentication in front of attache says
 	// PromptTokens is an estimate unless the prompt was tokenized.
 	PromptTokens int `json:"prompt_tokens"`
 	// Rung says how the prompt was keyed; "none" when it was not understood and only load counted.

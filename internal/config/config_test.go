@@ -207,6 +207,12 @@ var mistakes = []mistake{
 		`test.yaml:2: xds.listen: "localhost": must be host:port such as 127.0.0.1:9002, or unix:///path/to.sock`},
 	{"an Envoy without a name", "xds:\n  gateway:\n    node_id: ''",
 		`test.yaml:3: xds.gateway.node_id: "": must not be empty`},
+	{"TLS to attache without authorities", "xds:\n  gateway:\n    tls: {name: attache}",
+		`test.yaml:3: xds.gateway.tls.ca: "": must be a PEM file on Envoy's machine`},
+	{"TLS to attache without a name", "xds:\n  gateway:\n    tls: {ca: ca.pem}",
+		`test.yaml:3: xds.gateway.tls.name: "": must be a DNS name in attache's certificate`},
+	{"Envoy's certificate without its key", "xds:\n  gateway:\n    tls: {ca: ca.pem, name: attache, cert: envoy.pem}",
+		`test.yaml:3: xds.gateway.tls.key: "": must be given together with tls.cert, or neither`},
 	{"the gateway listens without a port", "xds:\n  gateway:\n    listen: 0.0.0.0",
 		`test.yaml:3: xds.gateway.listen: "0.0.0.0": must be IP:port, such as 0.0.0.0:8080`},
 	{"Envoy's admin endpoint by the name of a port", "xds:\n  gateway:\n    admin: 127.0.0.1:http",
@@ -362,6 +368,7 @@ var anything = []string{
 	"extproc.record_panics",        // is made when it is needed
 	"extproc.client_header",        // empty: no tenant
 	"xds.gateway.fail_open",        // true or false
+	"xds.gateway.tls.cert",         // empty: without
 	"xds.gateway.jwt.client_claim", // empty: sub
 	"xds.gateway.rate_limit.clients",
 	"xds.gateway.hard_body_limit", // 0: none
