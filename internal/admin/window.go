@@ -39,7 +39,10 @@ const (
 	ttftBuckets = 17*ttftSteps + 2
 )
 
-// Summary is what happened within a span of time.
+// rateSeconds is what rates cover: they are read as what happens now, and a minute's average would lag behind that.
+const rateSeconds = 10
+
+// Summary is what happened within a span of time; rates are those of its last ten seconds.
 type Summary struct {
 	RequestsPerS, ErrorsPerS Figure
 	TTFTP50S, TTFTP99S       Figure
@@ -103,18 +106,22 @@ func (w *Window) slotLocked(at int64) *second {
 // Summary is the last span, at most the length of the window, in finished seconds.
 func (w *Window) Summary(span time.Duration) Summary {
 	n := min(max(int64(span/time.Second), 1), int64(len(w.ring)-1))
+	recent := min(n, rateSeconds)
 	now := w.now().Unix()
-	var sum second
+	var sum, last second
 	w.mu.Lock()
 	for at := now - n; at < now; at++ {
 		if s := w.slotLocked(at); s.at == at {
 			sum.add(s)
+			if at >= now-recent {
+				last.add(s)
+			}
 		}
 	}
 	w.mu.Unlock()
 	return Summary{
-		RequestsPerS: Share(uint64(sum.requests), uint64(n)),
-		ErrorsPerS:   Share(uint64(sum.errors), uint64(n)),
+		RequestsPerS: Share(uint64(last.requests), uint64(recent)),
+		ErrorsPerS:   Share(uint64(last.errors), uint64(recent)),
 		TTFTP50S:     sum.quantile(0.5),
 		TTFTP99S:     sum.quantile(0.99),
 		Reuse:        sum.reuse(),

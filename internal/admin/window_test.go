@@ -100,8 +100,10 @@ func TestWindowAgainstLedger(t *testing.T) {
 				span := rapid.IntRange(1, seconds).Draw(t, "span")
 				got := w.Summary(time.Duration(span) * time.Second)
 				want, ttfts := l.sum(now.Unix()-int64(span), now.Unix())
-				same(t, "requests/s", got.RequestsPerS, Share(want.requests, span))
-				same(t, "errors/s", got.ErrorsPerS, Share(want.errors, span))
+				recent := min(span, rateSeconds)
+				last, _ := l.sum(now.Unix()-int64(recent), now.Unix())
+				same(t, "requests/s", got.RequestsPerS, Share(last.requests, recent))
+				same(t, "errors/s", got.ErrorsPerS, Share(last.errors, recent))
 				same(t, "available", got.Reuse.Available, Share(want.available, want.prompt))
 				same(t, "captured", got.Reuse.Captured, Share(want.captured, want.prompt))
 				same(t, "delivered", got.Reuse.Delivered, Share(want.deliver, want.reported))
@@ -136,7 +138,7 @@ func TestWindowOddities(t *testing.T) {
 	w.Failed()
 	now = now.Add(4 * time.Second)
 	got := w.Summary(time.Minute)
-	if got.RequestsPerS != Share(1, 60) || got.ErrorsPerS != Share(1, 60) || got.Reuse.Available != (Figure{}) {
+	if got.RequestsPerS != Share(1, rateSeconds) || got.ErrorsPerS != Share(1, rateSeconds) || got.Reuse.Available != (Figure{}) {
 		t.Errorf("summary %+v", got)
 	}
 	if p99, _ := got.TTFTP99S.Get(); p99 < 100 {
@@ -145,7 +147,7 @@ func TestWindowOddities(t *testing.T) {
 	now = now.Add(-time.Hour) // far back: it starts again
 	w.Failed()
 	now = now.Add(time.Second)
-	if got := w.Summary(time.Minute); got.ErrorsPerS != Share(1, 60) || got.RequestsPerS != Share(0, 60) {
+	if got := w.Summary(time.Minute); got.ErrorsPerS != Share(1, rateSeconds) || got.RequestsPerS != Share(0, rateSeconds) {
 		t.Errorf("after a clock set back an hour: %+v", got)
 	}
 }

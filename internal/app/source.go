@@ -88,6 +88,9 @@ func (s *source) Workers() []admin.Worker {
 		if v.TTFTP50 > 0 {
 			a.TTFTP50S = admin.Seconds(v.TTFTP50)
 		}
+		if w.Engine == worker.Auto && stats.Engine != "" {
+			a.Engine = string(stats.Engine)
+		}
 		if !stats.At.IsZero() && stats.Err == "" {
 			a.EngineRunning, a.EngineWaiting, a.KVUsage = admin.Known(stats.Running), admin.Known(stats.Waiting), admin.Known(stats.KVUsage)
 		}
