@@ -90,9 +90,10 @@ func unlimited() *cluster.CircuitBreakers {
 		MaxConnections: u32(million), MaxPendingRequests: u32(million), MaxRequests: u32(million), MaxRetries: u32(million)}}}
 }
 
-// noPanic keeps Envoy from using unhealthy hosts when many are.
-func noPanic() *cluster.Cluster_CommonLbConfig {
-	return &cluster.Cluster_CommonLbConfig{HealthyPanicThreshold: &typev3.Percent{Value: 0}}
+// prompt keeps Envoy from using unhealthy hosts when many are, and from waiting a second, its default, until it acts on
+// what health checks and endpoint updates say.
+func prompt() *cluster.Cluster_CommonLbConfig {
+	return &cluster.Cluster_CommonLbConfig{HealthyPanicThreshold: &typev3.Percent{Value: 0}, UpdateMergeWindow: ms(0)}
 }
 
 // EDSSource is where a cluster's endpoints come from.
@@ -159,7 +160,7 @@ func policy(name string, m proto.Message) *cluster.LoadBalancingPolicy {
 func workers(name string, pool Pool, from EDSSource) *cluster.Cluster {
 	c := &cluster.Cluster{
 		Name: name, ConnectTimeout: ms(time.Second), CircuitBreakers: unlimited(), IgnoreHealthOnHostRemoval: true,
-		CommonLbConfig: noPanic(), TrackClusterStats: &cluster.TrackClusterStats{PerEndpointStats: true},
+		CommonLbConfig: prompt(), TrackClusterStats: &cluster.TrackClusterStats{PerEndpointStats: true},
 	}
 	if from == FromStatic {
 		c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}
@@ -189,7 +190,7 @@ func http2() map[string]*anypb.Any {
 func attacheCluster(p Params) *cluster.Cluster {
 	c := reach(AttacheCluster, p.ExtProc...)
 	c.LbPolicy, c.TransportSocket = cluster.Cluster_LEAST_REQUEST, encrypted(p.TLS)
-	c.CircuitBreakers, c.CommonLbConfig = unlimited(), noPanic()
+	c.CircuitBreakers, c.CommonLbConfig = unlimited(), prompt()
 	c.OutlierDetection = &cluster.OutlierDetection{
 		ConsecutiveGatewayFailure: u32(2), EnforcingConsecutiveGatewayFailure: u32(100), Interval: ms(500 * time.Millisecond),
 		BaseEjectionTime: ms(time.Second), MaxEjectionTime: ms(5 * time.Second), MaxEjectionPercent: u32(100),

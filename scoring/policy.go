@@ -61,7 +61,7 @@ const (
 
 // String names the unit.
 func (u Unit) String() string {
-	return [...]string{"none", "seconds", "blocks", "requests", "turns"}[u]
+	return [...]string{"none", "s", "blocks", "requests", "turns"}[u]
 }
 
 // Terms is a cost and its parts. Queue, Prefill, Decode and Requests add up to Total, up to rounding, in Unit; for Turns
