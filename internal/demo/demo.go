@@ -7,6 +7,7 @@
 package demo
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -140,12 +141,13 @@ func (s *stage) startAttache(ctx context.Context) error {
 	cfg.ExtProc.IncludeUsage = true
 	cfg.XDS.Gateway.Listen, cfg.XDS.Gateway.Baseline = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Pools[0].Models = []string{modelName}
-	workers := "workers:\n"
+	var workers bytes.Buffer
+	workers.WriteString("workers:\n")
 	for i, e := range s.engines {
-		workers += fmt.Sprintf("- {name: engine-%d, address: %q}\n", i+1, e.Addr())
+		fmt.Fprintf(&workers, "- {name: engine-%d, address: %q}\n", i+1, e.Addr())
 	}
 	cfg.Pools[0].WorkersFile = filepath.Join(s.dir, "workers.yaml")
-	if err := os.WriteFile(cfg.Pools[0].WorkersFile, []byte(workers), 0o600); err != nil {
+	if err := os.WriteFile(cfg.Pools[0].WorkersFile, workers.Bytes(), 0o600); err != nil {
 		return err
 	}
 	log, err := os.Create(filepath.Join(s.dir, "attache.log"))
