@@ -3,9 +3,13 @@ package e2e
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -85,6 +89,51 @@ func TestClientsAreKnown(t *testing.T) {
 	}
 	if text, err := readAll(r.admin + "/api/v1/config"); err != nil || strings.Contains(text, "sk-") {
 		t.Errorf("the configuration shows keys: %v", err)
+	}
+}
+
+// token is a JSON web token of the issuer, signed with the key (HS256).
+func token(key []byte, claims string) string {
+	encode := base64.RawURLEncoding.EncodeToString
+	signed := encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode([]byte(claims))
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(signed))
+	return signed + "." + encode(mac.Sum(nil))
+}
+
+// TestTokensAndBodyLimit: tokens of one issuer are let in, their claim names the client; bodies above the hard limit are
+// cut off while they arrive, however they are sent.
+func TestTokensAndBodyLimit(t *testing.T) {
+	key := []byte("a key that is long enough for HS256")
+	good := fmt.Sprintf(`{"iss":"https://issuer.example","sub":"alice","exp":%d}`, time.Now().Add(time.Hour).Unix())
+	r := start(t, setup{mode: "ads", engines: 1, header: bearer(token(key, good)),
+		files:   map[string]string{"jwks.json": `{"keys":[{"kty":"oct","alg":"HS256","k":"` + base64.RawURLEncoding.EncodeToString(key) + `"}]}`},
+		gateway: "    jwt: {issuer: https://issuer.example, jwks_file: DIR/jwks.json}\n    hard_body_limit: 1MiB\n"})
+	expired := fmt.Sprintf(`{"iss":"https://issuer.example","sub":"alice","exp":%d}`, time.Now().Add(-time.Hour).Unix())
+	for _, c := range []struct {
+		name   string
+		header map[string]string
+		status int
+	}{
+		{"no token", nil, 401},
+		{"another key's token", bearer(token([]byte("a key that nobody has told Envoy of!"), good)), 401},
+		{"another issuer's token", bearer(token(key, strings.Replace(good, "issuer.example", "mallory.example", 1))), 401},
+		{"an expired token", bearer(token(key, expired)), 401},
+		{"a token", bearer(token(key, good)), 200},
+	} {
+		a, err := r.chat(t.Context(), chatRequest{prompt: "hello", tokens: 1, header: c.header})
+		if err != nil || a.status != c.status {
+			t.Errorf("%s: status %d, %v, want %d", c.name, a.status, err, c.status)
+		}
+	}
+	header := bearer(token(key, good))
+	header["x-request-id"] = "whose"
+	r.must(chatRequest{prompt: "hello", header: header})
+	if d := r.decision("whose"); d.Tenant != "alice" {
+		t.Errorf("the decision is on a request of %q, want alice, whose token it was", d.Tenant)
+	}
+	if a, err := r.chat(t.Context(), chatRequest{prompt: words("large", 2<<20), header: header}); err == nil && a.status != 413 {
+		t.Errorf("2 MiB where 1 MiB is allowed: status %d, want 413", a.status)
 	}
 }
 
