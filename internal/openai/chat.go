@@ -63,7 +63,7 @@ func (s *scanner) null() bool {
 // messages reads the list of messages, or of input items, which are a superset. A key that repeats replaces what was
 // read before.
 func (r *Request) messages(s *scanner, field string) {
-	r.main, r.Turns, r.wrongPrompt = section{}, 0, nil
+	r.main, r.Turns, r.wrongPrompt, r.Template.Messages = section{}, 0, nil, Span{}
 	if s.null() {
 		return
 	}
@@ -71,7 +71,7 @@ func (r *Request) messages(s *scanner, field string) {
 		r.mistyped(s, field, "must be an array")
 		return
 	}
-	from := len(r.Parts)
+	from, raw := len(r.Parts), s.i
 	s.open('[')
 	for more := s.element(true); more; more = s.element(false) {
 		switch {
@@ -85,6 +85,9 @@ func (r *Request) messages(s *scanner, field string) {
 		r.Turns++
 	}
 	r.main = section{from, len(r.Parts)}
+	if r.Kind == Chat {
+		r.Template.Messages = Span{raw, s.i}
+	}
 }
 
 // mistyped passes a value of the prompt that no engine takes. The error is kept until it is known that no later member

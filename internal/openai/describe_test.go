@@ -37,6 +37,22 @@ func describe(r *Request, body []byte) []string {
 	if !r.Tools.Empty() {
 		say("tools %s", compact(r.Tools.In(body)))
 	}
+	for _, raw := range []struct {
+		name string
+		span Span
+	}{{"documents", r.Template.Documents}, {"kwargs", r.Template.Kwargs}} {
+		if !raw.span.Empty() {
+			say("%s %s", raw.name, compact(raw.span.In(body)))
+		}
+	}
+	text("template", r.Template.Own)
+	text("effort", r.Template.ReasoningEffort)
+	if choices := [3]Choice{r.Template.GenerationPrompt, r.Template.ContinueFinal, r.Template.SpecialTokens}; choices != [3]Choice{} {
+		say("choices %d", choices)
+	}
+	if r.Template.Truncated {
+		say("truncated")
+	}
 	if r.Turns != 0 {
 		say("turns %d", r.Turns)
 	}

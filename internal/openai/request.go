@@ -21,6 +21,8 @@ type Request struct {
 	CacheSalt, User, PromptCacheKey, SessionID Span
 	// Tools is the raw JSON of the tools that a chat offers; empty when there are none.
 	Tools Span
+	// Template is what else a chat's template is given.
+	Template Template
 	// Parts is the prompt in the order in which it is rendered, whatever the order of members in the body: tools apart,
 	// instructions first, then the messages. It is empty when there is no prompt.
 	Parts []Part
@@ -37,6 +39,35 @@ type Request struct {
 
 	wrongModel, wrongPrompt *FieldError // what engines refuse in the last model and the last prompt
 }
+
+// Template is what the members of a chat say about how it becomes text, as vLLM and SGLang read them.
+type Template struct {
+	// Messages and Documents are the raw JSON of those arrays, Kwargs that of the object chat_template_kwargs. Empty when
+	// absent.
+	Messages, Documents, Kwargs Span
+	// Own is a template that the request brings along, and ReasoningEffort how hard the model is to think: strings, still
+	// escaped.
+	Own, ReasoningEffort Span
+	// GenerationPrompt says whether the text ends with the beginning of an answer (by default it does), ContinueFinal that
+	// it ends within the last message, SpecialTokens whether the tokenizer adds its own around the text (by default not for
+	// chats, but for completions).
+	GenerationPrompt, ContinueFinal, SpecialTokens Choice
+	// Truncated says that only the end of the prompt is used (truncate_prompt_tokens).
+	Truncated bool
+}
+
+// Choice is a boolean that may be left open.
+type Choice uint8
+
+// The choices.
+const (
+	Open Choice = iota
+	Yes
+	No
+)
+
+// Or is the choice, or what holds when it is left open.
+func (c Choice) Or(otherwise bool) bool { return c == Yes || c == Open && otherwise }
 
 // Part is a piece of the prompt.
 type Part struct {

@@ -48,8 +48,47 @@ func (r *Request) field(s *scanner, key []byte) {
 		r.CacheSalt = s.salt()
 	case "tools":
 		r.Tools = s.array()
+	case "documents":
+		r.Template.Documents = s.array()
+	case "chat_template_kwargs":
+		r.Template.Kwargs = s.object()
+	case "chat_template":
+		r.Template.Own = s.text()
+	case "reasoning_effort":
+		r.Template.ReasoningEffort = s.text()
+	case "add_generation_prompt":
+		r.Template.GenerationPrompt = s.choice()
+	case "continue_final_message":
+		r.Template.ContinueFinal = s.choice()
+	case "add_special_tokens":
+		r.Template.SpecialTokens = s.choice()
+	case "truncate_prompt_tokens":
+		n, ok := s.integer()
+		r.Template.Truncated = ok && n != 0
 	default:
 		r.prompt(s, key)
+	}
+}
+
+// object reads an object as raw JSON; every other value is passed and counts as absent.
+func (s *scanner) object() Span {
+	c := s.peek()
+	raw := s.skip()
+	if c != '{' || s.err != nil {
+		return Span{}
+	}
+	return raw
+}
+
+// choice reads true or false; every other value is passed and counts as left open.
+func (s *scanner) choice() Choice {
+	switch string(s.skip().In(s.b)) {
+	case literalTrue:
+		return Yes
+	case "false":
+		return No
+	default:
+		return Open
 	}
 }
 

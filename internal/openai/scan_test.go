@@ -51,6 +51,14 @@ var bodies = []struct {
 	{"bounds beyond reason", Chat, `{"max_tokens":1e300,"priority":-99999999999}`, "max 2147483647\npriority -2147483648"},
 	{"fractions are cut off", Chat, `{"max_tokens":16.0}`, `max 16`},
 	{"negative bounds are none", Chat, `{"max_tokens":-1}`, ``},
+	{"what a template is given", Chat, `{"add_generation_prompt":false,"continue_final_message":true,"add_special_tokens":null,"documents":[{"t":1}],
+		"chat_template_kwargs":{"enable_thinking":false},"chat_template":"{{x}}","reasoning_effort":"low","truncate_prompt_tokens":5}`,
+		`documents [{"t":1}]
+kwargs {"enable_thinking":false}
+template {{x}}
+effort low
+choices [2 1 0]
+truncated`},
 	{"a salt that is a list", Chat, `{"cache_salt":["a","b"]}`, `salt ["a","b"]`},
 	{"the last of equal keys counts", Chat, `{"model":"a","model":"b","stream":true,"stream":false,"stream_options":{"include_usage":true},
 		"stream_options":{},"user":"a","user":null,"messages":[{"role":"user","content":"x","content":"y"},{}],

@@ -103,8 +103,33 @@ func describeTwin(kind Kind, top members) ([]string, bool) {
 	if tools, _ := asList(top["tools"]); len(tools) > 0 {
 		w.sayf("tools %s", compact(top["tools"]))
 	}
+	w.template(top)
 	w.prompt(top)
 	return w.lines, w.ok
+}
+
+func (w *twin) template(top members) {
+	if documents, _ := asList(top["documents"]); len(documents) > 0 {
+		w.sayf("documents %s", compact(top["documents"]))
+	}
+	if _, is := asObject(top["chat_template_kwargs"]); is {
+		w.sayf("kwargs %s", compact(top["chat_template_kwargs"]))
+	}
+	for _, m := range [][2]string{{"template", "chat_template"}, {"effort", "reasoning_effort"}} {
+		if s, _ := asString(top[m[1]]); s != "" {
+			w.sayf("%s %s", m[0], s)
+		}
+	}
+	var choices [3]Choice
+	for i, key := range []string{"add_generation_prompt", "continue_final_message", "add_special_tokens"} {
+		choices[i] = map[string]Choice{"true": Yes, "false": No}[string(top[key])]
+	}
+	if choices != [3]Choice{} {
+		w.sayf("choices %d", choices)
+	}
+	if asInt(top["truncate_prompt_tokens"]) != 0 {
+		w.sayf("truncated")
+	}
 }
 
 func (w *twin) prompt(top members) {
@@ -316,6 +341,13 @@ func compare(t interface{ Errorf(string, ...any) }, r *Request, kind Kind, body 
 	if err != nil || !ok {
 		return
 	}
+	want := ""
+	if _, is := asList(top["messages"]); is && kind == Chat {
+		want = string(top["messages"])
+	}
+	if got := string(r.Template.Messages.In(body)); got != want {
+		t.Errorf("%s\nmessages %s, want %s", body, got, want)
+	}
 	if diff := cmp.Diff(lines, describe(r, body)); diff != "" {
 		t.Errorf("%v %s\n(-twin +Scan):\n%s", kind, body, diff)
 	}
@@ -352,7 +384,8 @@ func (w *writer) text(s string) {
 var (
 	topKeys = []string{"model", "messages", "messages", "prompt", "prompt", "input", "input", "system", "instructions", "tools",
 		"stream", "stream_options", "max_tokens", "max_completion_tokens", "priority", "cache_salt", "user", "prompt_cache_key",
-		"session_id", "other", "Model", ""}
+		"session_id", "documents", "chat_template_kwargs", "chat_template", "reasoning_effort", "add_generation_prompt",
+		"continue_final_message", "add_special_tokens", "truncate_prompt_tokens", "other", "Model", ""}
 	messageKeys = []string{"role", "role", "content", "content", "content", "type", "name", "tool_calls", "tool_call_id", "call_id",
 		"reasoning_content", "reasoning", "function_call", "arguments", "output", "other"}
 	partKeys = []string{"type", "type", "type", "text", "text", "content", "content", "thinking", "name", "input", "tool_use_id",
