@@ -24,6 +24,8 @@ const (
 	None Rung = iota
 	// Approximate: blocks are pieces of text, or token ids that the client sent.
 	Approximate
+	// Exact: blocks are the engine's own, made by its template and tokenizer.
+	Exact
 )
 
 // String names the rung as it appears in metrics and explanations.
@@ -33,6 +35,8 @@ func (r Rung) String() string {
 		return "none"
 	case Approximate:
 		return "approximate"
+	case Exact:
+		return "exact"
 	default:
 		return "unknown"
 	}
