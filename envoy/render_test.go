@@ -25,6 +25,9 @@ func full() Params {
 
 // TestRenderedConfigurationsAreValid lets every Envoy at hand validate everything that can be printed.
 func TestRenderedConfigurationsAreValid(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts Envoys")
+	}
 	binaries := filepath.SplitList(os.Getenv("ENVOY_ALL"))
 	if len(binaries) == 0 {
 		if os.Getenv("CI") != "" {
