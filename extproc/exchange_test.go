@@ -25,6 +25,7 @@ type fakeRouter struct {
 	asked  []router.Request
 	bodies []string
 	model  string // rewrite to
+	strict bool
 	pool   string
 	err    error
 }
@@ -39,7 +40,7 @@ func (f *fakeRouter) Route(_ context.Context, req *router.Request) (*router.Deci
 	if pool == "" {
 		pool = "default"
 	}
-	return &router.Decision{ID: "r.1", Replica: "r", Pool: pool, Model: f.model, Destinations: "10.0.0.1:8000,10.0.0.2:8000"}, nil
+	return &router.Decision{ID: "r.1", Replica: "r", Pool: pool, Model: f.model, Strict: f.strict, Destinations: "10.0.0.1:8000,10.0.0.2:8000"}, nil
 }
 
 func (f *fakeRouter) Models() []string { return []string{"llama", "qwen"} }
@@ -323,6 +324,37 @@ func TestForgedSteeringIsRemoved(t *testing.T) {
 	want := "headers " + toBoth + " -x-attache-pool -x-gateway-destination-endpoint-served reroute" + steered + "; body echo(200) end"
 	if got := strings.Join(talk.replies, "; "); got != want {
 		t.Errorf("duplex: %s\nwant %s", got, want)
+	}
+}
+
+// TestExtensionsAreForThoseWhoKnowThem: nvext goes to every engine but those that would answer 400.
+func TestExtensionsAreForThoseWhoKnowThem(t *testing.T) {
+	const extended = `{"model":"a", "nvext":{"annotations":["x"]},"prompt":"hi","nv\u0065xt":1}`
+	for name, c := range map[string]struct {
+		router fakeRouter
+		body   string
+		want   string // empty for: as it came
+	}{
+		"kept":                  {fakeRouter{}, extended, ""},
+		"removed":               {fakeRouter{strict: true}, extended, `{"model":"a","prompt":"hi"}`},
+		"removed and rewritten": {fakeRouter{strict: true, model: "b"}, extended, `{"model":"b","prompt":"hi"}`},
+		"nothing to remove":     {fakeRouter{strict: true}, `{"model":"a","prompt":"nvext"}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := testServer(t, &c.router, nil)
+			scan := &openai.Request{}
+			if err := openai.Scan(scan, openai.Completions, []byte(c.body)); err != nil {
+				t.Fatal(err)
+			}
+			req := &router.Request{Body: []byte(c.body), Scan: scan}
+			d, err := c.router.Route(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.changeFor(d, req); string(got.body) != c.want || got.replace != (c.want != "") {
+				t.Errorf("the body becomes %q (%t), want %q", got.body, got.replace, c.want)
+			}
+		})
 	}
 }
 

@@ -37,6 +37,13 @@ func (s *Server) changeFor(d *router.Decision, req *router.Request) change {
 	if edit.Model != nil || edit.IncludeUsage {
 		c.body, c.replace = req.Scan.Apply(make([]byte, 0, len(req.Body)+128), req.Body, edit), true
 	}
+	if d.Strict && req.Scan.Extended {
+		body := req.Body
+		if c.replace {
+			body = c.body
+		}
+		c.body, c.replace = openai.AppendWithout(make([]byte, 0, len(body)), body, openai.ExtensionKey), true
+	}
 	return c
 }
 

@@ -80,16 +80,13 @@ func (s *source) Workers() []admin.Worker {
 	for _, w := range s.registry.Set().All() {
 		v, stats := s.router.Worker(w.Pool, w.Name, w.Slot), w.Stats()
 		a := admin.Worker{
-			Name: w.Name, Pool: w.Pool, Address: w.Endpoint, Engine: string(w.Engine), State: string(w.State), Cause: w.Cause,
+			Name: w.Name, Pool: w.Pool, Address: w.Endpoint, Engine: string(w.Runs()), State: string(w.State), Cause: w.Cause,
 			Since: w.Since, Epoch: w.Epoch, InFlight: v.InFlight, QueueS: admin.Seconds(v.Backlog),
 			CachedBlocksKnown: admin.Known(v.HeldBlocks), RequestsTotal: v.Requests, FailuresTotal: v.Failures,
 			CachedShare: admin.Share(v.Delivered, v.PromptTokens),
 		}
 		if v.TTFTP50 > 0 {
 			a.TTFTP50S = admin.Seconds(v.TTFTP50)
-		}
-		if w.Engine == worker.Auto && stats.Engine != "" {
-			a.Engine = string(stats.Engine)
 		}
 		if !stats.At.IsZero() && stats.Err == "" {
 			a.EngineRunning, a.EngineWaiting, a.KVUsage = admin.Known(stats.Running), admin.Known(stats.Waiting), admin.Known(stats.KVUsage)

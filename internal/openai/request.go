@@ -21,6 +21,8 @@ type Request struct {
 	CacheSalt, User, PromptCacheKey, SessionID Span
 	// Tools is the raw JSON of the tools that a chat offers; empty when there are none.
 	Tools Span
+	// Extended says that there is a member nvext, NVIDIA's extension of the API.
+	Extended bool
 	// Template is what else a chat's template is given.
 	Template Template
 	// Parts is the prompt in the order in which it is rendered, whatever the order of members in the body: tools apart,

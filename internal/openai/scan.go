@@ -23,6 +23,9 @@ func Scan(r *Request, kind Kind, body []byte) error {
 	return r.finish()
 }
 
+// ExtensionKey is the member that some clients send and some engines refuse.
+const ExtensionKey = "nvext"
+
 // field reads one member of the body. Members whose type is wrong count as absent where engines may differ.
 func (r *Request) field(s *scanner, key []byte) {
 	switch string(key) {
@@ -48,6 +51,9 @@ func (r *Request) field(s *scanner, key []byte) {
 		r.CacheSalt = s.salt()
 	case "tools":
 		r.Tools = s.array()
+	case ExtensionKey:
+		r.Extended = true
+		s.skip()
 	case "documents":
 		r.Template.Documents = s.array()
 	case "chat_template_kwargs":

@@ -25,7 +25,9 @@ type Decision struct {
 	Destinations string
 	// PredictedCached is how many prompt tokens the chosen worker is believed to hold.
 	PredictedCached int
-	Done            Done
+	// Strict says that one of the workers runs an engine that refuses members which OpenAI's API does not have.
+	Strict bool
+	Done   Done
 }
 
 // Done is the way back of a decision. Every method is safe for concurrent use and works at most once; the zero Done does

@@ -214,6 +214,7 @@ func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set
 	}
 	rec.ranked = append(rec.rankedSpace[:0], s.ranked[:min(len(s.ranked), keepRanked)]...)
 	rec.named = append(rec.namedSpace[:0], make([]*worker.Worker, named)...)
+	strict := false
 	var list strings.Builder
 	list.Grow(named * 22)
 	for i := range named {
@@ -222,6 +223,7 @@ func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set
 			list.WriteByte(',')
 		}
 		list.WriteString(rec.named[i].Endpoint)
+		strict = strict || rec.named[i].Runs() == worker.TRTLLM
 	}
 	for _, c := range s.candidates {
 		rec.available = max(rec.available, c.CachedTokens)
@@ -234,7 +236,7 @@ func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set
 	}
 	return &Decision{
 		ID: rec.id(), Replica: r.replica, Pool: p.name, Model: names.sent, Destinations: list.String(),
-		PredictedCached: rec.captured, Done: Done{rec},
+		PredictedCached: rec.captured, Strict: strict, Done: Done{rec},
 	}
 }
 

@@ -193,6 +193,27 @@ func TestEligibility(t *testing.T) {
 	}
 }
 
+// TestStrictEnginesAreTold: the decision says when a request may reach an engine that refuses what it does not know.
+func TestStrictEnginesAreTold(t *testing.T) {
+	for _, c := range []struct {
+		engines []worker.Engine
+		want    bool
+	}{
+		{[]worker.Engine{worker.VLLM, worker.SGLang}, false},
+		{[]worker.Engine{worker.VLLM, worker.TRTLLM}, true},
+		{[]worker.Engine{worker.Auto, worker.Auto}, false},
+	} {
+		ws := workers("default", 1, worker.Ready, worker.Ready)
+		for i, e := range c.engines {
+			ws[i].Engine = e
+		}
+		w := newWorld(t, nil, nil, ws...)
+		if got := w.route(t, "m", "hello").Strict; got != c.want {
+			t.Errorf("%v: strict %t, want %t", c.engines, got, c.want)
+		}
+	}
+}
+
 func TestPoolsByModel(t *testing.T) {
 	pools := []PoolConfig{
 		{Name: "small", Models: []string{"qwen-*"}},

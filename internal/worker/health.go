@@ -70,13 +70,7 @@ func (r *Registry) healthPath(spec Spec) string {
 	if r.cfg.Health.Path != "" {
 		return r.cfg.Health.Path
 	}
-	engine := spec.Engine
-	if engine == Auto {
-		if w := r.Set().ByAddr(spec.Addr); w != nil {
-			engine = w.Stats().Engine
-		}
-	}
-	if engine == SGLang {
+	if w := r.Set().ByAddr(spec.Addr); w != nil && w.Runs() == SGLang {
 		return "/model_info"
 	}
 	return "/health"

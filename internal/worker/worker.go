@@ -75,6 +75,17 @@ func NewWorker(spec Spec, s slot.Slot, state State) *Worker {
 // Eligible reports whether the worker may be chosen.
 func (w *Worker) Eligible() bool { return w.State == Ready }
 
+// Runs is the engine that the worker runs: as configured, else as its metrics show, else Auto.
+func (w *Worker) Runs() Engine {
+	if w.Engine == Auto || w.Engine == "" {
+		if seen := w.Stats().Engine; seen != "" {
+			return seen
+		}
+		return Auto
+	}
+	return w.Engine
+}
+
 // Stats is what the engine's metrics said last; zero when they were never read. It changes without a new Set.
 func (w *Worker) Stats() Stats {
 	if w.live == nil {
