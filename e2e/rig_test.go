@@ -62,6 +62,7 @@ type setup struct {
 	engines    int
 	engineArgs []string
 	config     string            // further YAML, top-level sections
+	pool       string            // further lines of the pool
 	extproc    string            // further lines of extproc
 	gateway    string            // further lines of xds.gateway
 	files      map[string]string // to be there; DIR in configuration is their folder
@@ -129,6 +130,15 @@ func (r *rig) log(name string) io.Writer {
 	return f
 }
 
+// logText is what a process of the rig has logged so far.
+func (r *rig) logText(name string) string {
+	text, err := os.ReadFile(filepath.Join(r.dir, name+".log"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(text)
+}
+
 func (r *rig) dumpLogs() {
 	files, _ := filepath.Glob(filepath.Join(r.dir, "*.log"))
 	for _, f := range files {
@@ -180,7 +190,7 @@ func (r *rig) writeConfig(engines []*engine) {
 pools:
 - name: default
   workers_file: %s
-extproc:
+%sextproc:
   listen: %s
   drain_wait: 600ms
 %sxds:
@@ -193,7 +203,7 @@ extproc:
     health_interval: %s
 %sadmin:
   listen: 127.0.0.1:%d
-%s`, r.workersFile(), extproc, r.setup.extproc, r.ports.xds, body, failOpen, health, r.setup.gateway, r.ports.admin, r.setup.config)
+%s`, r.workersFile(), r.setup.pool, extproc, r.setup.extproc, r.ports.xds, body, failOpen, health, r.setup.gateway, r.ports.admin, r.setup.config)
 	text = strings.ReplaceAll(text, "DIR", r.dir)
 	for name, content := range r.setup.files {
 		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(content), 0o600); err != nil {

@@ -22,6 +22,7 @@ type cli struct {
 	Check       checkCmd       `cmd:"" help:"Check a configuration file and say what it means."`
 	EnvoyConfig envoyConfigCmd `cmd:"" help:"Print the Envoy configuration that attaches to attache."`
 	Engine      engineCmd      `cmd:"" help:"Run a simulated vLLM worker."`
+	Tokens      tokensCmd      `cmd:"" help:"Show the prompt, the tokens and the blocks that a request becomes."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
+const hi = `{"messages":[{"role":"user","content":"hi"}]}`
+
 // TestCommands is what stands on a terminal: files by name, arguments, then what must and must not be seen.
 func TestCommands(t *testing.T) {
 	for _, c := range []struct {
@@ -55,6 +57,23 @@ func TestCommands(t *testing.T) {
 			errs: "attache: xds.gateway.envoy_version: \"1.20\": must be 1.38, 1.39 or 1.40\n"},
 		{name: "a mode that is none", args: "envoy-config --mode dns", status: 2,
 			errs: "attache: --mode must be one of \"ads\",\"attach\",\"static\" but got \"dns\"; see attache --help\n"},
+		{name: "the tokens of a request", args: "tokens --model ../../internal/demo/model --body DIR/b.json", files: map[string]string{"b.json": hi},
+			out: []string{"rung    exact\ntokens  ", ", in 2 blocks of 16 and ", "\n<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nhi<|im_end|>",
+				"block 0  ", "      1994  \"<|im_start|>\"\n", "rest\n"}},
+		{name: "as JSON", args: "tokens --json --model ../../internal/demo/model --body DIR/b.json", files: map[string]string{"b.json": hi},
+			out: []string{`{"prompt":"<|im_start|>system\nYou`, `"ids":[1994,`, `"count":`, `"block_tokens":16,"block_hashes":["`, `"rung":"exact"}`}},
+		{name: "a text on every line", args: "tokens --lines --model ../../internal/demo/model --text DIR/t", files: map[string]string{"t": "\"<|im_end|>\"\n\n\"the sun\"\n"},
+			out: []string{`{"prompt":"<|im_end|>","ids":[1995],"count":1,`, "}\n", `{"prompt":"the sun","ids":[`}},
+		{name: "a body on every line", args: "tokens --lines --path /v1/completions --model ../../internal/demo/model --body DIR/t",
+			files: map[string]string{"t": "{\"prompt\":\"<|im_end|>\"}\n{\"prompt\":[1,2,3]}"}, out: []string{`"ids":[1995],"count":1`, `"count":3`}},
+		{name: "a request that is not exact", args: "tokens --path /v1/responses --model ../../internal/demo/model --body DIR/b.json",
+			files: map[string]string{"b.json": `{"input":"hi"}`}, out: []string{"rung    approximate: api\ntokens  ", " (estimated), in 0 blocks"}},
+		{name: "tokens of a body that is none", args: "tokens --model ../../internal/demo/model --body DIR/b.json", files: map[string]string{"b.json": `{"messages":`},
+			status: 1, errs: "attache: body: byte 12: expected a value, found the end of the body\n"},
+		{name: "tokens of a line that is none", args: "tokens --lines --model ../../internal/demo/model --text DIR/t", files: map[string]string{"t": "\"a\"\nb\n"},
+			status: 1, errs: "attache: line 2: must be a JSON string: invalid character 'b' looking for beginning of value\n"},
+		{name: "tokens of no model", args: "tokens --model DIR --text -", status: 1, errs: "attache: --model: stat DIR/tokenizer.json: no such file or directory\n"},
+		{name: "tokens of nothing", args: "tokens --model DIR", status: 2, errs: "attache: missing flags: --body=FILE or --text=FILE; see attache --help\n"},
 		{name: "an engine without a profile", args: "engine --profile cray", status: 1, errs: "attache: simulated engine: profile: \"cray\": must be one of qwen3-32b-2xh100, qwen3-32b-2xh100-fast, llama-3-70b-4xh100, " +
 			"llama-3-8b-1xh100\n"},
 	} {

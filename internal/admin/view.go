@@ -139,6 +139,8 @@ type Decision struct {
 	PromptTokens int `json:"prompt_tokens"`
 	// Rung says how the prompt was keyed; "none" when it was not understood and only load counted.
 	Rung string `json:"rung"`
+	// RungReason is what kept it from a better rung, in one word; "" for nothing. The reasons are in docs/operations.md.
+	RungReason string `json:"rung_reason,omitempty"`
 	// Chosen is the worker the request was sent to, "" when there was none; Alternatives are those named after it.
 	Chosen       string   `json:"chosen"`
 	Alternatives []string `json:"alternatives"`

@@ -101,7 +101,7 @@ func (s *source) Decisions(limit int) []admin.Decision {
 	for _, d := range s.router.Decisions(limit) {
 		a := admin.Decision{
 			ID: d.ID, Time: d.At, RequestID: d.RequestID, Pool: d.Pool, Model: d.Model, Path: d.Path, Tenant: d.Tenant, PromptTokens: d.PromptTokens,
-			Rung: d.Rung, Chosen: d.Named[0], Alternatives: d.Named[1:], CandidatesTotal: d.CandidatesTotal, Served: d.Served,
+			Rung: d.Rung, RungReason: d.Why, Chosen: d.Named[0], Alternatives: d.Named[1:], CandidatesTotal: d.CandidatesTotal, Served: d.Served,
 		}
 		if d.PredictedTTFT > 0 {
 			a.PredictedTTFTS = admin.Seconds(d.PredictedTTFT)

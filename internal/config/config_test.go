@@ -108,6 +108,20 @@ var mistakes = []mistake{
 		`test.yaml:3: router.prompt.block_tokens: 4097: must be 1 to 4096 tokens`},
 	{"tokens without bytes", "router:\n  prompt:\n    bytes_per_token: 0",
 		`test.yaml:3: router.prompt.bytes_per_token: 0: must be 1 to 64 bytes`},
+	{"a memory of less than nothing", "router:\n  prompt:\n    memo_bytes: -1",
+		`test.yaml:3: router.prompt.memo_bytes: -1: must be 0 (remember nothing) or more bytes`},
+	{"a pool's blocks of less than nothing", "pools:\n- name: a\n  prompt: {block_tokens: -1}",
+		`test.yaml:3: pools[0].prompt.block_tokens: -1: must be 0 (by default) to 4096 tokens`},
+	{"a chat template for no model", "pools:\n- name: a\n  prompt: {chat_template: x.jinja}",
+		`test.yaml:3: pools[0].prompt.chat_template: "x.jinja": needs model_dir, the model's folder`},
+	{"a form that contents do not have", "pools:\n- name: a\n  prompt: {content_format: list}",
+		`test.yaml:3: pools[0].prompt.content_format: "list": must be "string", "openai" or empty`},
+	{"variables that are no object", "pools:\n- name: a\n  prompt: {chat_template_kwargs: 'thinking=no'}",
+		`test.yaml:3: pools[0].prompt.chat_template_kwargs: "thinking=no": must be a JSON object such as {"enable_thinking":false}`},
+	{"images of less than nothing", "pools:\n- name: a\n  prompt: {media_tokens: -1}",
+		`test.yaml:3: pools[0].prompt.media_tokens: -1: must be 0 (not known) to 1048576 tokens`},
+	{"more mismatches than requests", "pools:\n- name: a\n  prompt: {mismatch_limit: 2}",
+		`test.yaml:3: pools[0].prompt.mismatch_limit: 2: must be 0 to 1`},
 	{"tokens longer than words", "router:\n  prompt:\n    bytes_per_token: 65",
 		`test.yaml:3: router.prompt.bytes_per_token: 65: must be 1 to 64 bytes`},
 	{"blocks believed in for less than a second", "router:\n  index:\n    ttl: 999ms",
@@ -363,6 +377,8 @@ func TestEveryRuleHasItsMessage(t *testing.T) {
 var anything = []string{
 	"pools.workers_file",           // may come later; watched
 	"pools.scoring",                // has the rules of router.scoring
+	"pools.prompt.model_dir",       // is looked at when the process starts
+	"pools.prompt.tokenize",        // true or false
 	"extproc.answer_models",        // true or false
 	"extproc.include_usage",        // true or false
 	"extproc.record_panics",        // is made when it is needed

@@ -9,6 +9,7 @@ package demo
 import (
 	"bytes"
 	"context"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,6 +80,9 @@ func Run(ctx context.Context, opts Options) error {
 	defer engines.Wait()
 	defer cancel()
 
+	if err := os.CopyFS(s.dir, model); err != nil {
+		return err
+	}
 	if err := s.startEngines(ctx, &engines); err != nil {
 		return err
 	}
@@ -115,6 +119,15 @@ func Run(ctx context.Context, opts Options) error {
 
 const modelName = "demo-model"
 
+// model is a small vocabulary with a chat template: engines and attache make the same tokens with it, as they do with a
+// real model's.
+//
+//go:embed model/tokenizer.json model/tokenizer_config.json model/chat_template.jinja
+var model embed.FS
+
+// modelDir is where model is unpacked.
+func (s *stage) modelDir() string { return filepath.Join(s.dir, "model") }
+
 func (s *stage) sayf(format string, args ...any) { fmt.Fprintf(s.opts.Out, format, args...) }
 
 func (s *stage) startEngines(ctx context.Context, running *sync.WaitGroup) error {
@@ -122,6 +135,7 @@ func (s *stage) startEngines(ctx context.Context, running *sync.WaitGroup) error
 	for i := range s.opts.Engines {
 		cfg := sim.DemoEngine()
 		cfg.Listen, cfg.Name, cfg.Model, cfg.Seed = "127.0.0.1:0", fmt.Sprintf("engine-%d", i+1), modelName, s.opts.Seed+uint64(i)
+		cfg.ModelDir = s.modelDir()
 		e, err := sim.New(cfg, quiet)
 		if err != nil {
 			return err
@@ -141,6 +155,7 @@ func (s *stage) startAttache(ctx context.Context) error {
 	cfg.ExtProc.IncludeUsage = true
 	cfg.XDS.Gateway.Listen, cfg.XDS.Gateway.Baseline = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Pools[0].Models = []string{modelName}
+	cfg.Pools[0].Prompt.ModelDir = s.modelDir()
 	var workers bytes.Buffer
 	workers.WriteString("workers:\n")
 	for i, e := range s.engines {

@@ -47,6 +47,8 @@ type Template struct {
 	// Messages and Documents are the raw JSON of those arrays, Kwargs that of the object chat_template_kwargs. Empty when
 	// absent.
 	Messages, Documents, Kwargs Span
+	// ToolChoice is the raw JSON of tool_choice: a string, or an object that names a function.
+	ToolChoice Span
 	// Own is a template that the request brings along, and ReasoningEffort how hard the model is to think: strings, still
 	// escaped.
 	Own, ReasoningEffort Span

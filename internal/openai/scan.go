@@ -51,6 +51,8 @@ func (r *Request) field(s *scanner, key []byte) {
 		r.CacheSalt = s.salt()
 	case "tools":
 		r.Tools = s.array()
+	case "tool_choice":
+		r.Template.ToolChoice = s.skip()
 	case ExtensionKey:
 		r.Extended = true
 		s.skip()

@@ -16,6 +16,7 @@ type Check struct {
 	wrong    int               // in recent
 	agreed   int               // counts in a row that agreed
 	distrust bool
+	totals   [2]uint64 // counts that agreed, that differed
 }
 
 const (
@@ -38,6 +39,9 @@ func (c *Check) Observe(ours, engines int) (changed bool) {
 	if differs {
 		c.wrong++
 		c.agreed = 0
+		c.totals[1]++
+	} else {
+		c.totals[0]++
 	}
 	before := c.distrust
 	switch {
@@ -54,4 +58,11 @@ func (c *Check) Trusted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.distrust
+}
+
+// Totals are the numbers of counts that agreed and that differed.
+func (c *Check) Totals() (agreed, differed uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.totals[0], c.totals[1]
 }

@@ -35,9 +35,9 @@ type textScratch struct {
 	ids  []uint32
 }
 
-// chain makes the chain of a text into dst. prefix are tokens in front of it. seed is the namespace, see block.Seed.
-func (x *texts) chain(dst *Chain, text []byte, prefix []uint32, seed uint64, s *textScratch) {
-	x.cut(text, prefix, seed, s)
+// chain makes the chain of a text into dst. before and after are tokens around it. seed is the namespace, see block.Seed.
+func (x *texts) chain(dst *Chain, text []byte, before, after []uint32, seed uint64, s *textScratch) {
+	x.cut(text, before, seed, s)
 	at, hashes, rest := x.memo.find(s.keys)
 	dst.Hashes = append(dst.Hashes[:0], hashes...)
 	s.ids = append(s.ids[:0], rest...)
@@ -47,7 +47,7 @@ func (x *texts) chain(dst *Chain, text []byte, prefix []uint32, seed uint64, s *
 		done, parent = s.ends[at], &s.keys[at]
 		reused = len(hashes)*x.blockTokens + len(rest)
 	} else {
-		s.ids = append(s.ids, prefix...)
+		s.ids = append(s.ids, before...)
 	}
 	last := reused // tokens at the last checkpoint
 	for k := at + 1; k < len(s.ends); k++ {
@@ -60,10 +60,10 @@ func (x *texts) chain(dst *Chain, text []byte, prefix []uint32, seed uint64, s *
 			parent, last = &s.keys[k], tokens
 		}
 	}
-	s.ids = x.tokenizer.Append(s.ids, text[done:])
+	s.ids = append(x.tokenizer.Append(s.ids, text[done:]), after...)
 	x.complete(dst, seed, s)
 	dst.Tokens = len(dst.Hashes)*x.blockTokens + len(s.ids)
-	dst.BlockTokens, dst.Rung = x.blockTokens, Exact
+	dst.BlockTokens = x.blockTokens
 	x.memo.count(reused, dst.Tokens)
 }
 
@@ -75,10 +75,10 @@ func (x *texts) complete(dst *Chain, seed uint64, s *textScratch) {
 }
 
 // cut finds the ends of the added tokens, and for each the key of the text up to there.
-func (x *texts) cut(text []byte, prefix []uint32, seed uint64, s *textScratch) {
+func (x *texts) cut(text []byte, before []uint32, seed uint64, s *textScratch) {
 	s.keys, s.ends = s.keys[:0], s.ends[:0]
 	key := xxh3.Uint128{Lo: seed, Hi: uint64(x.blockTokens)}
-	for _, id := range prefix {
+	for _, id := range before {
 		key = follow(key, xxh3.Uint128{Lo: uint64(id), Hi: 1})
 	}
 	for at := 0; ; {

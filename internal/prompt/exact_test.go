@@ -52,8 +52,8 @@ func (*words) NextAdded(text []byte) (start, end int, id uint32, ok bool) {
 }
 
 // dumbChain tokenizes everything, every time.
-func dumbChain(text string, prefix []uint32, blockTokens int, seed uint64) (hashes []block.Hash, tokens int) {
-	ids := new(words).Append(slices.Clone(prefix), []byte(text))
+func dumbChain(text string, before, after []uint32, blockTokens int, seed uint64) (hashes []block.Hash, tokens int) {
+	ids := append(new(words).Append(slices.Clone(before), []byte(text)), after...)
 	return block.AppendBlocks(nil, ids, blockTokens, seed), len(ids)
 }
 
@@ -80,8 +80,9 @@ func TestTextsAgainstTheirTwin(t *testing.T) {
 			sent = append(sent, text)
 			seed := rapid.Uint64Range(1, 2).Draw(t, "namespace")
 			prefix := rapid.SampledFrom([][]uint32{nil, {7}}).Draw(t, "prefix")
-			x.chain(&c, []byte(text), prefix, seed, &s)
-			want, tokens := dumbChain(text, prefix, x.blockTokens, seed)
+			after := rapid.SampledFrom([][]uint32{nil, {8}}).Draw(t, "after")
+			x.chain(&c, []byte(text), prefix, after, seed, &s)
+			want, tokens := dumbChain(text, prefix, after, x.blockTokens, seed)
 			if !slices.Equal(c.Hashes, want) || c.Tokens != tokens {
 				t.Fatalf("%q: %d tokens, %x; want %d, %x", text, c.Tokens, c.Hashes, tokens, want)
 			}
@@ -126,7 +127,7 @@ func TestOnlyWhatIsNewIsTokenized(t *testing.T) {
 	var c Chain
 	cost := func(text string) int {
 		w.read = 0
-		x.chain(&c, []byte(text), nil, 1, &s)
+		x.chain(&c, []byte(text), nil, nil, 1, &s)
 		return w.read
 	}
 	system := "<a>" + strings.Repeat("be brief ", 5000) + "<b>"
@@ -164,8 +165,8 @@ func TestTextsAtOnce(t *testing.T) {
 			text := "<a>" + strings.Repeat("shared words ", 300) + "<b>"
 			for turn := range 30 {
 				text += strings.Repeat(fmt.Sprintf("turn %d of %d ", turn, g%3), 20) + "<a>"
-				x.chain(&c, []byte(text), nil, 1, &s)
-				if want, _ := dumbChain(text, nil, 4, 1); !slices.Equal(c.Hashes, want) {
+				x.chain(&c, []byte(text), nil, nil, 1, &s)
+				if want, _ := dumbChain(text, nil, nil, 4, 1); !slices.Equal(c.Hashes, want) {
 					t.Errorf("turn %d of %d is wrong", turn, g)
 					return
 				}

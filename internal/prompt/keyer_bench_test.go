@@ -42,10 +42,7 @@ func BenchmarkScanAndChain(b *testing.B) {
 			}
 			b.Run(name, func(b *testing.B) {
 				body := bodyWith(kb<<10, gap)
-				k, err := New(DefaultConfig())
-				if err != nil {
-					b.Fatal(err)
-				}
+				k := newKeyer(b, 32, 4)
 				var req openai.Request
 				var chain Chain
 				b.SetBytes(int64(len(body)))
@@ -54,7 +51,7 @@ func BenchmarkScanAndChain(b *testing.B) {
 					if err := openai.Scan(&req, openai.Chat, body); err != nil {
 						b.Fatal(err)
 					}
-					k.Chain(&chain, body, &req, block.Seed("llama-3.1-8b-instruct", ""))
+					k.Chain(b.Context(), &chain, &Query{Body: body, Scan: &req, Seed: block.Seed("llama-3.1-8b-instruct", "")})
 				}
 			})
 		}
@@ -68,10 +65,7 @@ func BenchmarkTokenIDs(b *testing.B) {
 		body = fmt.Appendf(body, ",%d", r.IntN(128_000))
 	}
 	body = append(body, "]}"...)
-	k, err := New(DefaultConfig())
-	if err != nil {
-		b.Fatal(err)
-	}
+	k := newKeyer(b, 32, 4)
 	var req openai.Request
 	var chain Chain
 	b.SetBytes(int64(len(body)))
@@ -80,6 +74,6 @@ func BenchmarkTokenIDs(b *testing.B) {
 		if err := openai.Scan(&req, openai.Completions, body); err != nil {
 			b.Fatal(err)
 		}
-		k.Chain(&chain, body, &req, 1)
+		k.Chain(b.Context(), &chain, &Query{Body: body, Scan: &req, Seed: 1})
 	}
 }

@@ -1,8 +1,10 @@
 package prompt
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -22,13 +24,13 @@ func chainOf(t interface{ Fatalf(string, ...any) }, k *Keyer, kind openai.Kind, 
 		t.Fatalf("%s: %v", body, err)
 	}
 	var c Chain
-	k.Chain(&c, []byte(body), &req, seed)
+	k.Chain(context.Background(), &c, &Query{Body: []byte(body), Scan: &req, Seed: seed})
 	return c
 }
 
 func newKeyer(t testing.TB, blockTokens, bytesPerToken int) *Keyer {
 	t.Helper()
-	k, err := New(Config{BlockTokens: blockTokens, BytesPerToken: bytesPerToken})
+	k, err := New(Params{Config: Config{BlockTokens: blockTokens, BytesPerToken: bytesPerToken}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,9 +92,9 @@ func TestChain(t *testing.T) {
 		{"a prompt of 17 bytes", openai.Completions, `{"prompt":"01234567890123456"}`, 2, 5, Approximate},
 		{"a prompt of 16 bytes", openai.Completions, `{"prompt":"0123456789012345"}`, 2, 4, Approximate},
 		{"an empty prompt", openai.Completions, `{"prompt":""}`, 0, 0, Approximate},
-		{"token ids", openai.Completions, `{"prompt":[1,2, 3 ,4,5]}`, 2, 5, Approximate},
+		{"token ids", openai.Completions, `{"prompt":[1,2, 3 ,4,5]}`, 2, 5, Exact},
 		{"a batch of texts: the first is the chain, all are load", openai.Completions, `{"prompt":["0123456789","01234"]}`, 1, 5, Approximate},
-		{"a batch of token ids", openai.Completions, `{"prompt":[[1,2,3],[4],[]]}`, 1, 4, Approximate},
+		{"a batch of token ids", openai.Completions, `{"prompt":[[1,2,3],[4],[]]}`, 1, 4, Exact},
 		{"a chat: 1+4+1+8 bytes", openai.Chat, `{"messages":[{"role":"user","content":"01234567"}]}`, 1, 4, Approximate},
 		{"an image is not its bytes", openai.Chat, `{"messages":[{"role":"user","content":[{"image_url":"` + strings.Repeat("A", 10_000) + `"}]}]}`, 1, 4, Approximate},
 		{"embeddings", openai.Embeddings, `{"input":"0123456789"}`, 1, 3, Approximate},
@@ -137,8 +139,8 @@ func TestNamespacesShareNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var a, b Chain
-	k.Chain(&a, body, &req, block.Seed("m", ""))
-	k.Chain(&b, body, &req, block.Seed("m", "salt"))
+	k.Chain(t.Context(), &a, &Query{Body: body, Scan: &req, Seed: block.Seed("m", "")})
+	k.Chain(t.Context(), &b, &Query{Body: body, Scan: &req, Seed: block.Seed("m", "salt")})
 	for i := range a.Hashes {
 		if slices.Contains(b.Hashes, a.Hashes[i]) {
 			t.Errorf("block %d is shared", i)
@@ -290,7 +292,7 @@ func TestAllocationsDoNotGrowWithThePrompt(t *testing.T) {
 		if err := openai.Scan(&req, openai.Chat, body); err != nil {
 			t.Error(err)
 		}
-		k.Chain(&c, body, &req, seed)
+		k.Chain(t.Context(), &c, &Query{Body: body, Scan: &req, Seed: seed})
 	}
 	run()
 	if n := testing.AllocsPerRun(20, run); n > 3 {
@@ -322,15 +324,17 @@ func TestConfig(t *testing.T) {
 	if err := DefaultConfig().Validate(); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
-	_, err := New(Config{BlockTokens: 0, BytesPerToken: 65})
-	if err == nil || !strings.Contains(err.Error(), "block_tokens: 0: must be 1 to 4096 tokens") ||
-		!strings.Contains(err.Error(), "bytes_per_token: 65: must be 1 to 64 bytes") {
-		t.Errorf("%v", err)
+	err := Config{BlockTokens: 0, BytesPerToken: 65, MemoBytes: -1}.Validate()
+	for _, want := range []string{"block_tokens: 0: must be 1 to 4096 tokens", "bytes_per_token: 65: must be 1 to 64 bytes",
+		"memo_bytes: -1: must be 0 (remember nothing) or more bytes"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
 
 func TestRungNames(t *testing.T) {
-	for rung, want := range map[Rung]string{None: "none", Approximate: "approximate", 7: "unknown"} {
+	for rung, want := range map[Rung]string{None: "none", Approximate: "approximate", Engine: "engine", Exact: "exact", Rungs: "unknown"} {
 		if got := rung.String(); got != want {
 			t.Errorf("rung %d is %q, want %q", rung, got, want)
 		}
@@ -348,7 +352,7 @@ func FuzzChain(f *testing.F) {
 			return
 		}
 		var c Chain
-		k.Chain(&c, body, &req, seed)
+		k.Chain(t.Context(), &c, &Query{Body: body, Scan: &req, Seed: seed})
 		if len(c.Hashes) > c.Tokens {
 			t.Errorf("%s: %d blocks of 1 token, %d tokens", body, len(c.Hashes), c.Tokens)
 		}

@@ -136,3 +136,10 @@ func (m *memo) count(reused, tokens int) {
 	m.stats.reused += uint64(reused)
 	m.stats.tokens += uint64(tokens)
 }
+
+// snapshot is what was counted so far, and the memory in use.
+func (m *memo) snapshot() (memoStats, int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stats, m.bytes
+}

@@ -75,6 +75,8 @@ type PoolConfig struct {
 	// Aliases are further names: what the client writes, and the model name that the worker is sent instead. The
 	// request's body is changed in that one place only.
 	Aliases map[string]string `yaml:"aliases"`
+	// Prompt is how the pool's engines make tokens of prompts.
+	Prompt prompt.ModelConfig `yaml:"prompt"`
 	// Scoring replaces the router's scoring for this pool; unset: the router's.
 	Scoring *scoring.Config `yaml:"scoring"`
 }
@@ -109,6 +111,7 @@ func ValidatePools(pools []PoolConfig) error {
 			check.Check(p.Aliases[alias] != "", path, p.Aliases[alias], "must be the model name that the worker knows")
 			claim(path, alias)
 		}
+		check.Under(at+"prompt", p.Prompt.Validate())
 		if p.Scoring != nil {
 			check.Under(at+"scoring", p.Scoring.Validate())
 		}

@@ -65,6 +65,8 @@ type record struct {
 	requestID, path, model, tenant string
 	promptTokens                   int
 	rung                           prompt.Rung
+	why                            prompt.Reason
+	count                          int // prompt tokens that the engine should report; 0: nothing is claimed
 	stream                         bool
 	available, captured            int              // cached tokens: best any candidate offered, the chosen one's
 	named                          []*worker.Worker // as in Destinations

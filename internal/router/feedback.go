@@ -2,7 +2,10 @@ package router
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"attache/internal/worker"
@@ -64,6 +67,9 @@ func (r *Router) Report(id string, o Outcome) {
 	}
 	if rec.stream && o.Attempts == 1 && o.EngineTTFT > 0 && o.Status == 200 {
 		rec.pool.scorer.Observe(rec.booking, o.EngineTTFT)
+	}
+	if o.Usage && o.Status == 200 {
+		rec.pool.keyer.Compare(rec.count, o.PromptTokens, rec.id())
 	}
 	name := rec.named[0].Name
 	if served != nil {
@@ -169,8 +175,12 @@ func (r *Router) Observe(set *worker.Set) {
 // upkeep is how often capacities are refreshed and decisions without a report are dropped.
 const upkeep = 2 * time.Second
 
-// Run keeps the router's memory in bounds until ctx ends.
+// Run reads the pools' models, then keeps the router's memory in bounds until ctx ends. It returns early with an error when
+// a model cannot be read.
 func (r *Router) Run(ctx context.Context) error {
+	if err := r.Load(ctx); err != nil {
+		return err
+	}
 	tick := time.NewTicker(upkeep)
 	defer tick.Stop()
 	for {
@@ -184,12 +194,27 @@ func (r *Router) Run(ctx context.Context) error {
 	}
 }
 
+// Load reads the model folders of all pools, side by side. Until a pool's is read its prompts are cut by length.
+func (r *Router) Load(ctx context.Context) error {
+	errs := make([]error, len(r.pools))
+	var loading sync.WaitGroup
+	for i, p := range r.pools {
+		loading.Go(func() {
+			if err := p.keyer.Load(ctx); err != nil {
+				errs[i] = fmt.Errorf("pools[%d].prompt.model_dir: %w", i, err)
+			}
+		})
+	}
+	loading.Wait()
+	return errors.Join(errs...)
+}
+
 // refreshCapacities tells every index how much each worker can hold, as its engine says.
 func (r *Router) refreshCapacities() {
 	for _, w := range r.workers.Set().All() {
 		stats := w.Stats()
 		if p := r.byName[w.Pool]; p != nil && stats.Blocks > 0 && stats.BlockTokens > 0 {
-			p.index.SetCapacity(w.Slot, stats.Blocks*stats.BlockTokens/r.cfg.Prompt.BlockTokens)
+			p.index.SetCapacity(w.Slot, stats.Blocks*stats.BlockTokens/p.keyer.BlockTokens())
 		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 
 // metrics are the router's figures. Labels are few: pools come from the configuration, never from requests.
 type metrics struct {
-	requests   *prometheus.CounterVec   // decisions by pool
-	refused    *prometheus.CounterVec   // requests that got no decision, by pool and reason
-	seconds    prometheus.Histogram     // time that Route took
-	rungs      [8]prometheus.Counter    // chains by how they were made, by prompt.Rung
+	requests   *prometheus.CounterVec // decisions by pool
+	refused    *prometheus.CounterVec // requests that got no decision, by pool and reason
+	seconds    prometheus.Histogram   // time that Route took
+	chains     *prometheus.CounterVec
 	prompt     *prometheus.CounterVec   // prompt tokens by pool, as estimated or counted here
 	cached     *prometheus.CounterVec   // cached prompt tokens by pool and stage: available, captured, delivered
 	measured   *prometheus.CounterVec   // prompt tokens of requests whose engine reported what it reused, by pool
@@ -68,12 +68,8 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 			"Predicted time to work off the prefill that is booked on a worker, in seconds.", []string{"pool", "worker"}, nil),
 		router: r,
 	}
-	rungs := counter("chains_total", "Prompts by how their chain was made; none: no prompt known, only load decided.", "rung")
-	for rung := range m.rungs {
-		if name := prompt.Rung(rung).String(); name != "unknown" {
-			m.rungs[rung] = rungs.WithLabelValues(name)
-		}
-	}
+	m.chains = counter("chains_total", "Prompts by how their chain was made (exact, engine, approximate; none: only load "+
+		"decided) and what kept it from a better one: see docs/operations.md for the reasons.", "pool", "rung", "reason")
 	reg.MustRegister(m.seconds, m.unheard, m)
 	for _, p := range r.pools {
 		p.counters = counters{
@@ -110,7 +106,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *metrics) rung(r prompt.Rung) { m.rungs[r].Inc() }
+func (m *metrics) chain(p *pool, c *prompt.Chain) {
+	m.chains.WithLabelValues(p.name, c.Rung.String(), string(c.Why)).Inc()
+}
 
 func (m *metrics) turnedAway(pool, reason string) { m.refused.WithLabelValues(pool, reason).Inc() }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"attache/indexer"
+	"attache/internal/prompt"
 	"attache/internal/worker"
 	"attache/scoring"
 )
@@ -14,6 +15,7 @@ import (
 // pool is what a decision needs of one pool: the model's index and its scoring. Both know workers by slot only.
 type pool struct {
 	name     string
+	keyer    *prompt.Keyer
 	index    *indexer.Index
 	scorer   *scoring.Scorer
 	watcher  Watcher // nil: nobody watches

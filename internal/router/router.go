@@ -7,7 +7,9 @@
 package router
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -51,7 +53,6 @@ type Router struct {
 	now     func() time.Time
 	log     *slog.Logger
 	workers Registry
-	keyer   *prompt.Keyer
 	pools   []*pool
 	byName  map[string]*pool
 	models  models
@@ -86,17 +87,13 @@ type Params struct {
 
 // New makes a router for at least one pool. The configuration must have been validated.
 func New(p Params) (*Router, error) {
-	keyer, err := prompt.New(p.Config.Prompt)
-	if err != nil {
-		return nil, err
-	}
 	r := &Router{
-		cfg: p.Config, replica: p.Replica, now: p.Now, log: p.Log, workers: p.Workers, keyer: keyer,
+		cfg: p.Config, replica: p.Replica, now: p.Now, log: p.Log, workers: p.Workers,
 		byName: map[string]*pool{}, scratch: sync.Pool{New: func() any { return new(scratch) }},
 	}
 	r.table.init()
 	r.recent.init(p.Config.Recent)
-	for _, pc := range p.Pools {
+	for i, pc := range p.Pools {
 		labelled := prometheus.WrapRegistererWith(prometheus.Labels{"pool": pc.Name}, p.Metrics)
 		index, err := indexer.New(p.Config.Index, p.Now, labelled)
 		if err != nil {
@@ -110,7 +107,13 @@ func New(p Params) (*Router, error) {
 		if err != nil {
 			return nil, err
 		}
-		made := &pool{name: pc.Name, index: index, scorer: scorer}
+		keyer, err := prompt.New(prompt.Params{
+			Config: p.Config.Prompt, Model: pc.Prompt, Log: p.Log.With("pool", pc.Name), Metrics: labelled,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("pools[%d].prompt.model_dir: %w", i, err)
+		}
+		made := &pool{name: pc.Name, index: index, scorer: scorer, keyer: keyer}
 		if p.Watch != nil {
 			made.watcher = p.Watch(pc.Name)
 		}
@@ -138,13 +141,13 @@ func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
 	s := r.scratch.Get().(*scratch) //nolint:forcetypeassert // New makes the pool
 	defer r.scratch.Put(s)
 
-	r.chain(s, req, model)
 	set := r.workers.Set()
 	var err error
 	if s.eligible, err = p.eligible(set, &req.Subset, s.eligible[:0]); err != nil {
 		r.metrics.turnedAway(p.name, "no_worker")
 		return nil, err
 	}
+	r.chain(ctx, p, s, req, cmp.Or(rewrite, model))
 	s.overlap = p.index.Overlap(s.chain.Hashes, s.overlap)
 	s.candidates = r.candidates(s)
 	if r.saturated(s, p) {
@@ -161,15 +164,19 @@ func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
 	return r.decide(p, req, modelNames{asked: model, sent: rewrite}, s, set, booking, started), nil
 }
 
-// chain makes the prompt's chain; without a prompt it is empty, and only load decides.
-func (r *Router) chain(s *scratch, req *Request, model string) {
-	if req.Scan == nil {
-		s.chain = prompt.Chain{Hashes: s.chain.Hashes[:0], BlockTokens: r.cfg.Prompt.BlockTokens, Rung: prompt.None}
-	} else {
-		salt := string(req.Scan.CacheSalt.In(req.Body))
-		r.keyer.Chain(&s.chain, req.Body, req.Scan, block.Seed(model, salt))
+// chain makes the prompt's chain; without a prompt it is empty, and only load decides. model is the name that the worker is
+// sent: what goes by two names has one cache.
+func (r *Router) chain(ctx context.Context, p *pool, s *scratch, req *Request, model string) {
+	q := prompt.Query{Body: req.Body, Scan: req.Scan, Model: model}
+	if req.Scan != nil {
+		q.Seed = block.Seed(model, string(req.Scan.CacheSalt.In(req.Body)))
+		q.Engine = s.eligible[0].Endpoint
+		if s.eligible[0].Runs() == worker.SGLang {
+			q.Dialect = prompt.SGLang
+		}
 	}
-	r.metrics.rung(s.chain.Rung)
+	p.keyer.Chain(ctx, &s.chain, &q)
+	r.metrics.chain(p, &s.chain)
 }
 
 // candidates joins what is known of every eligible worker into plain numbers.
@@ -208,7 +215,7 @@ func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set
 	rec := &record{
 		router: r, pool: p, number: r.ids.Add(1), at: started, booking: booking, model: names.asked,
 		requestID: req.ID, path: req.Path, tenant: req.Tenant,
-		promptTokens: s.chain.Tokens, rung: s.chain.Rung, captured: s.ranked[0].CachedTokens, candidates: len(s.ranked),
+		promptTokens: s.chain.Tokens, rung: s.chain.Rung, why: s.chain.Why, count: s.chain.Count, captured: s.ranked[0].CachedTokens, candidates: len(s.ranked),
 		chain:  append([]block.Hash(nil), s.chain.Hashes[:min(len(s.chain.Hashes), keepChain)]...),
 		stream: req.Scan != nil && req.Scan.Stream,
 	}

@@ -40,16 +40,16 @@ type WorkerView struct {
 
 // Explained is one decision with what every candidate would have cost.
 type Explained struct {
-	ID, RequestID, Path, Model, Pool, Tenant, Rung string
-	At                                             time.Time
-	PromptTokens, Available, Captured              int
-	Named                                          []string // worker names, best first
-	Candidates                                     []ExplainedCandidate
-	CandidatesTotal                                int
-	PredictedTTFT                                  time.Duration
-	Ended                                          bool
-	Outcome                                        *Outcome // nil until Envoy reported
-	Served                                         string   // worker name; "" unknown
+	ID, RequestID, Path, Model, Pool, Tenant, Rung, Why string
+	At                                                  time.Time
+	PromptTokens, Available, Captured                   int
+	Named                                               []string // worker names, best first
+	Candidates                                          []ExplainedCandidate
+	CandidatesTotal                                     int
+	PredictedTTFT                                       time.Duration
+	Ended                                               bool
+	Outcome                                             *Outcome // nil until Envoy reported
+	Served                                              string   // worker name; "" unknown
 }
 
 // ExplainedCandidate is one worker as the decision saw it.
@@ -173,7 +173,7 @@ func (r *Router) Decisions(limit int) []Explained {
 	for i, rec := range recs {
 		v := Explained{
 			ID: rec.id(), RequestID: rec.requestID, Path: rec.path, Model: rec.model, Pool: rec.pool.name, Tenant: rec.tenant,
-			Rung: rec.rung.String(), At: rec.at, PromptTokens: rec.promptTokens, Available: rec.available,
+			Rung: rec.rung.String(), Why: string(rec.why), At: rec.at, PromptTokens: rec.promptTokens, Available: rec.available,
 			Captured: rec.captured, CandidatesTotal: rec.candidates, PredictedTTFT: rec.booking.PredictedTTFT,
 		}
 		for _, w := range rec.named {

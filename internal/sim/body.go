@@ -146,6 +146,16 @@ type job struct {
 	finish       string // why the answer ends there
 	words        uint64 // seed of the answer
 	chain        []block.Hash
+	vocabulary   *vocabulary // of a real model; nil: words are those of the lexicon
+}
+
+// word is the nth token of the answer.
+func (j *job) word(n int) string {
+	if j.vocabulary == nil {
+		return word(j.words, n)
+	}
+	text, _ := j.vocabulary.word(j.words, n)
+	return text
 }
 
 // parseBody reads a request for one surface of an engine that serves one model.
@@ -177,9 +187,16 @@ func parseBody(raw []byte, s surface, model string) (*body, error) {
 }
 
 // tokens renders the prompt of a request and returns its tokens, at most limit of them.
-func (b *body) tokens(blockTokens, limit int, model string, keep bool) *tokenizer {
-	t := newTokenizer(blockTokens, block.Seed(model, b.CacheSalt), limit)
+func (c *Config) tokens(raw []byte, b *body, limit int, keep bool) (*tokenizer, error) {
+	t := newTokenizer(c.BlockTokens, block.Seed(c.Model, b.CacheSalt), limit)
 	t.keep = keep
+	if c.vocabulary != nil {
+		ids, err := c.vocabulary.tokens(raw, b)
+		if err != nil {
+			return nil, err
+		}
+		b.Prompt.ids, b.Messages = ids, nil
+	}
 	switch {
 	case len(b.Messages) > 0:
 		t.conversation(string(b.Tools), b.Messages, b.AddGenerationPrompt == nil || *b.AddGenerationPrompt)
@@ -190,7 +207,7 @@ func (b *body) tokens(blockTokens, limit int, model string, keep bool) *tokenize
 	default:
 		t.text(b.Prompt.text)
 	}
-	return t
+	return t, nil
 }
 
 // parse understands an inference request.
@@ -199,7 +216,8 @@ func (c *Config) parse(raw []byte, s surface) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{surface: s, stream: b.Stream, includeUsage: b.StreamOptions.IncludeUsage, output: defaultOutput, finish: finishStop}
+	j := &job{surface: s, stream: b.Stream, includeUsage: b.StreamOptions.IncludeUsage, output: defaultOutput, finish: finishStop,
+		vocabulary: c.vocabulary}
 	for _, limit := range []*int{b.MaxTokens, b.MaxCompletionTokens} {
 		if limit != nil {
 			j.output, j.finish = *limit, finishLength
@@ -209,7 +227,10 @@ func (c *Config) parse(raw []byte, s surface) (*job, error) {
 		return nil, badRequest("max_tokens", "max_tokens: %d: must be at least 1", j.output)
 	}
 	window := c.window()
-	t := b.tokens(c.BlockTokens, window-1, c.Model, false)
+	t, err := c.tokens(raw, b, window-1, false)
+	if err != nil {
+		return nil, err
+	}
 	if t.n == 0 {
 		return nil, badRequest("prompt", "prompt: must not be empty")
 	}
@@ -220,7 +241,12 @@ func (c *Config) parse(raw []byte, s surface) (*job, error) {
 	j.words = scramble(t.mix ^ c.Seed)
 	t.limit = j.prompt + j.output
 	for i := range j.output {
-		t.text(word(j.words, i))
+		if c.vocabulary == nil {
+			t.text(word(j.words, i))
+			continue
+		}
+		_, id := c.vocabulary.word(j.words, i)
+		t.add(id)
 	}
 	j.chain = t.chain.Sum()
 	return j, nil
@@ -231,7 +257,7 @@ func (j *job) text() string {
 	var b strings.Builder
 	b.Grow(wordBytes * j.output)
 	for i := range j.output {
-		b.WriteString(word(j.words, i))
+		b.WriteString(j.word(i))
 	}
 	return b.String()
 }

@@ -16,6 +16,9 @@ type Config struct {
 	Name string
 	// Model is the only model name that it serves.
 	Model string
+	// ModelDir is the folder of a real model: its chat template and tokenizer then make the tokens of prompts, as in a real
+	// engine. Empty: every 4 bytes are a token.
+	ModelDir string
 	// Profile is the combination of model and machine whose speed it has; see Profiles. Empty: the first.
 	Profile string
 	// Speed divides the time of every step: 10 is ten times as fast as the profile. Above 50 or so the time to wake up
@@ -39,6 +42,8 @@ type Config struct {
 	Seed uint64
 	// Fault is what is wrong with it from the start. The zero value: nothing.
 	Fault Fault
+
+	vocabulary *vocabulary // of ModelDir; New reads it
 }
 
 // DefaultConfig is Qwen3-32B on two H100, as vLLM runs it.

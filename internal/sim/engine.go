@@ -44,6 +44,12 @@ func New(cfg Config, log *slog.Logger) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("simulated engine: %w", err)
 	}
+	if cfg.ModelDir != "" {
+		var err error
+		if cfg.vocabulary, err = openVocabulary(cfg.ModelDir); err != nil {
+			return nil, fmt.Errorf("simulated engine: model: %w", err)
+		}
+	}
 	g, err := newGate(cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("simulated engine: %w", err)

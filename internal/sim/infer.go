@@ -91,7 +91,7 @@ func (a *answer) sendEvents(w http.ResponseWriter, r *http.Request) error {
 			if sent == a.output-1 {
 				finish = a.finish
 			}
-			events = a.template.appendToken(events, word(a.words, sent), finish)
+			events = a.template.appendToken(events, a.word(sent), finish)
 		}
 		if sent == a.output && a.cutAfter != sent {
 			events = a.appendEnd(events)

@@ -129,7 +129,11 @@ func (e *Engine) tokenize(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	t := b.tokens(e.cfg.BlockTokens, maxBody, e.cfg.Model, true)
+	t, err := e.cfg.tokens(raw, b, maxBody, true)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
 	reply(w, struct {
 		Count       int      `json:"count"`
 		MaxModelLen int      `json:"max_model_len"`

@@ -13,7 +13,12 @@ func tokensOf(t *testing.T, text string) *tokenizer {
 	if err := json.Unmarshal([]byte(text), &b); err != nil {
 		t.Fatal(err)
 	}
-	return b.tokens(16, 1<<20, "m", true)
+	cfg := Config{BlockTokens: 16, Model: "m"}
+	tokens, err := cfg.tokens([]byte(text), &b, 1<<20, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens
 }
 
 func TestEqualTextsHaveEqualTokens(t *testing.T) {
