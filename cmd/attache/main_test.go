@@ -48,6 +48,8 @@ func TestCommands(t *testing.T) {
 			errs: "attache: configuration: pools[0].workers[0]: \"nine\": must be host:port, such as 10.0.0.1:8000 or [fd00::1]:8000\n"},
 		{name: "a level that is none", args: "serve --log-level loud", status: 1,
 			errs: "attache: log.level: \"loud\": must be \"debug\", \"info\", \"warn\" or \"error\"\n"},
+		{name: "a model folder that is missing", args: "serve --workers 127.0.0.1:1 --listen-extproc 127.0.0.1:0 --model-dir DIR/none", status: 1,
+			errs: "attache: pools[0].prompt.model_dir: stat DIR/none: no such file or directory\n"},
 		{name: "Envoy's configuration to attach", args: "envoy-config --model qwen", out: []string{"127.0.0.1", "9002", "18000"}},
 		{name: "a static one needs workers", args: "envoy-config --mode static", status: 1,
 			errs: "attache: pool default has no workers; mode static lists them: give --workers host:port,… or pools[].workers\n"},

@@ -15,6 +15,8 @@ type source struct {
 	Config  string   `short:"c" type:"path" help:"YAML configuration; see docs/configuration.md."`
 	Workers []string `help:"Engine addresses of the first pool, host:port, comma-separated." placeholder:"HOST:PORT"`
 	Model   string   `help:"Model name that the first pool serves. Default: every name." placeholder:"NAME"`
+	// ModelDir is a flag for the most useful setting of a pool.
+	ModelDir string `type:"path" help:"Folder of the first pool's model, whose tokenizer and chat template make exact tokens." placeholder:"DIR"`
 
 	ListenExtproc string `help:"Where Envoy asks for decisions: host:port or unix:///path." placeholder:"ADDR"`
 	ListenXDS     string `name:"listen-xds" help:"Where Envoy fetches its configuration: host:port or unix:///path." placeholder:"ADDR"`
@@ -37,6 +39,7 @@ func (s *source) load() (*config.Config, error) {
 	if s.Model != "" {
 		cfg.Pools[0].Models = []string{s.Model}
 	}
+	override(&cfg.Pools[0].Prompt.ModelDir, s.ModelDir)
 	override(&cfg.ExtProc.Listen, s.ListenExtproc)
 	override(&cfg.XDS.Listen, s.ListenXDS)
 	override(&cfg.Admin.Listen, s.ListenAdmin)

@@ -46,15 +46,16 @@ func chunks(stages []stage) bool {
 // nextChunk returns the length of the first chunk of text: up to the first place, from least on, where all patterns that
 // splitsLines marks have a border of words, and where neither side matters to the other:
 //
-//   - between an ASCII letter and a blank with an ASCII letter behind it: no alternative goes on from a letter to a blank;
+//   - between a visible ASCII character and a blank or tab: no alternative goes on from one to the other, and none looks ahead
+//     from the one or back from the other;
 //   - behind a line feed, if what follows is a visible ASCII character, perhaps behind blanks and tabs: the alternatives for
 //     white space end at its last line end, those that take line ends along stop at the first other character. Only the slash
 //     may be taken along with them.
 func nextChunk(text []byte, least int) int {
-	for i := least; i < len(text)-1; i++ {
+	for i := least; i < len(text); i++ {
 		switch text[i] {
-		case ' ':
-			if isASCIILetter(text[i-1]) && isASCIILetter(text[i+1]) {
+		case ' ', '\t':
+			if isVisible(text[i-1]) {
 				return i
 			}
 		case '\n':
@@ -62,7 +63,7 @@ func nextChunk(text []byte, least int) int {
 			for k < len(text) && (text[k] == ' ' || text[k] == '\t') {
 				k++
 			}
-			if k < len(text) && '!' <= text[k] && text[k] <= '~' && text[k] != '/' {
+			if k < len(text) && isVisible(text[k]) && text[k] != '/' {
 				return i + 1
 			}
 			i = k - 1 // nothing before k is such a place
@@ -70,6 +71,8 @@ func nextChunk(text []byte, least int) int {
 	}
 	return len(text)
 }
+
+func isVisible(c byte) bool { return '!' <= c && c <= '~' }
 
 // piece appends the ids of a piece of normalized text between two added tokens.
 func (w *workspace) piece(t *Tokenizer, text []byte, atStart bool) {

@@ -242,7 +242,7 @@ func slowWords(tok *Tokenizer, stages []stage, text []byte) []string {
 
 // TestChunkBorders tries what fuzzing would take long to find: all short ends and beginnings on both sides of a cut.
 func TestChunkBorders(t *testing.T) {
-	units := []string{"a", "A", "\u00aa", "\u00e9", "\u0301", "1", "\u00bd", "/", "!", "'s", "'", " ", "\t", "\n", "\r", "\u00a0", "\u65e5", "\x00", "\xff"}
+	units := []string{"a", "\u00aa", "\u0301", "1", "/", "!", "'s", "'", " ", "\t", "\n", "\r", "\u65e5", "\x00", "\xff"}
 	var toks []*Tokenizer
 	for _, name := range variantNames(t) {
 		if tok := mustParse(t, openVariant(t, name).file); tok.chunked {

@@ -179,8 +179,9 @@ func newRankedBPE(tokens map[string]uint32) (*bpe, error) {
 		b.byteIDs[c] = id
 	}
 	type pair struct {
-		left, right uint32
 		merged
+
+		left, right uint32
 	}
 	var pairs []pair
 	for s, id := range tokens {
@@ -188,7 +189,7 @@ func newRankedBPE(tokens map[string]uint32) (*bpe, error) {
 			left, okLeft := tokens[s[:i]]
 			right, okRight := tokens[s[i:]]
 			if okLeft && okRight {
-				pairs = append(pairs, pair{left, right, merged{id, id}})
+				pairs = append(pairs, pair{merged{id, id}, left, right})
 			}
 		}
 		if len(pairs) > maxMerges {
