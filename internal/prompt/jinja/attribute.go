@@ -198,6 +198,11 @@ func (e *subscript) eval(r *renderer) (Value, error) {
 
 // item is object[index]: the element, or else the attribute of this name.
 func (r *renderer) item(object, index Value) (Value, error) {
+	if object.kind == KindDict {
+		if err := r.probe(object.dict(), index); err != nil {
+			return Value{}, err
+		}
+	}
 	if v, ok := element(object, index); ok {
 		return v, nil
 	}

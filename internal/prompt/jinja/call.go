@@ -1,5 +1,7 @@
 package jinja
 
+import "slices"
+
 // args are the arguments of a call. They live on the renderer's stack: who keeps them copies them.
 type args struct {
 	pos []Value
@@ -27,24 +29,19 @@ func (a args) bind(who string, required int, to []Value, params ...string) error
 		return faultf("%s() takes at most %d arguments, %d were given", who, len(params), len(a.pos))
 	}
 	copy(to, a.pos)
-next:
 	for _, k := range a.kw {
-		for i, p := range params {
-			if p == k.name {
-				if i < len(a.pos) {
-					return faultf("%s() got two values for the argument %q", who, p)
-				}
-				to[i] = k.value
-				continue next
-			}
+		i := slices.Index(params, k.name)
+		switch {
+		case i < 0 || i >= len(to):
+			return faultf("%s() got an unexpected keyword argument %q", who, k.name)
+		case i < len(a.pos):
+			return faultf("%s() got two values for the argument %q", who, k.name)
 		}
-		return faultf("%s() got an unexpected keyword argument %q", who, k.name)
+		to[i] = k.value
 	}
-	for i := range required {
-		if i >= len(a.pos) {
-			if _, ok := a.keyword(params[i]); !ok {
-				return faultf("%s() misses the argument %q", who, params[i])
-			}
+	for _, p := range params[min(len(a.pos), required):required] {
+		if _, ok := a.keyword(p); !ok {
+			return faultf("%s() misses the argument %q", who, p)
 		}
 	}
 	return nil

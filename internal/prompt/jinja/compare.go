@@ -9,7 +9,7 @@ import (
 // equal is Python's a == b where it cannot fail: between keys. Values that share parts many times over might take for ever, so
 // beyond a bound they count as different.
 func equal(a, b Value) bool {
-	fuel := 1 << 16
+	fuel := maxKey
 	same, _ := equalValues(a, b, 0, func() error {
 		if fuel--; fuel < 0 {
 			return &BudgetError{Budget: Steps}
@@ -268,5 +268,13 @@ func (r *renderer) hasKey(d *Dict, key Value) (bool, error) {
 	if !hashable(key) {
 		return false, faultf("unhashable type: %q", key.typeName())
 	}
-	return d.lookup(key) >= 0, nil
+	return d.lookup(key) >= 0, r.probe(d, key)
+}
+
+// probe takes the budget of a look-up. Only texts are found without looking at all keys.
+func (r *renderer) probe(d *Dict, key Value) error {
+	if key.kind == KindString {
+		return nil
+	}
+	return r.spend(d.Len() / 8)
 }

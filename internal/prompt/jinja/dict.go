@@ -100,12 +100,23 @@ func (d *Dict) copy() *Dict {
 
 // hashable tells whether v may be a key.
 func hashable(v Value) bool {
+	fuel := maxKey
+	return hashableWithin(v, &fuel)
+}
+
+// maxKey bounds the elements of tuples that are keys: tuples that share parts many times over might take for ever.
+const maxKey = 1 << 12
+
+func hashableWithin(v Value, fuel *int) bool {
+	if *fuel--; *fuel < 0 {
+		return false
+	}
 	switch v.kind {
 	case KindList, KindDict, KindView, KindNamespace, kindSlice:
 		return false
 	case KindTuple:
 		for _, item := range v.items() {
-			if !hashable(item) {
+			if !hashableWithin(item, fuel) {
 				return false
 			}
 		}

@@ -12,16 +12,16 @@ type SyntaxError struct {
 	Message string // what was found, and what was expected
 }
 
-func (e *SyntaxError) Error() string { return e.Position.String() + ": " + e.Message }
+func (e *SyntaxError) Error() string { return e.String() + ": " + e.Message }
 
 // Fault is an error of a template, or of a template with the variables that it was given, while rendering.
-type Fault struct {
+type Fault struct { //nolint:errname // the other errors of a rendering have names of their own
 	Position
 
 	Message string
 }
 
-func (e *Fault) Error() string { return e.Position.String() + ": " + e.Message }
+func (e *Fault) Error() string { return e.String() + ": " + e.Message }
 
 // RaisedError is an error that the template raised on purpose, by calling raise_exception: it refuses the conversation.
 type RaisedError struct {
@@ -30,7 +30,7 @@ type RaisedError struct {
 	Message string // the argument of raise_exception
 }
 
-func (e *RaisedError) Error() string { return e.Position.String() + ": " + e.Message }
+func (e *RaisedError) Error() string { return e.String() + ": " + e.Message }
 
 // Budget names one of the bounds of Options.
 type Budget string
@@ -53,7 +53,7 @@ type BudgetError struct {
 
 func (e *BudgetError) Error() string {
 	if e.Budget == Time {
-		return e.Position.String() + ": not done by the deadline"
+		return e.String() + ": not done by the deadline"
 	}
 	return fmt.Sprintf("%s: more than %d of %s", e.Position, e.Limit, e.Budget)
 }

@@ -52,6 +52,9 @@ func (e *dictLiteral) eval(r *renderer) (Value, error) {
 		if !hashable(k) {
 			return Value{}, r.template.locate(faultf("unhashable type: %q", k.typeName()), e.pos)
 		}
+		if err := r.probe(d, k); err != nil {
+			return Value{}, err
+		}
 		d.set(k, v)
 	}
 	return DictOf(d), nil

@@ -15,7 +15,7 @@ func (r *renderer) exec(body []statement) (signal, error) {
 
 func (s *text) exec(r *renderer) (signal, error) { return proceed, r.write(s.text) }
 
-func (s *print) exec(r *renderer) (signal, error) {
+func (s *printing) exec(r *renderer) (signal, error) {
 	if err := r.emit(s.value); err != nil {
 		return proceed, r.template.locate(err, s.pos)
 	}

@@ -47,8 +47,7 @@ func filterLast(r *renderer, v Value, a args) (Value, error) {
 
 // reversible is the elements of v if Python can walk it backwards.
 func (r *renderer) reversible(v Value) ([]Value, error) {
-	switch v.kind {
-	case KindIterator, KindUndefined:
+	if v.kind == KindIterator {
 		return nil, faultf("%q object is not reversible", v.typeName())
 	}
 	return r.listOf(v)
@@ -78,11 +77,28 @@ func filterReverse(r *renderer, v Value, a args) (Value, error) {
 	}
 	items = slices.Clone(items)
 	reverse(items)
-	if v.kind == KindIterator || v.kind == KindUndefined {
+	if v.kind == KindIterator {
 		return List(items), nil
 	}
 	w := walker{value: List(items)}
 	return iteratorOf(w.next), nil
+}
+
+// deferred is an iterator over a list that is made when somebody walks it, as those of Python's generators are.
+func deferred(list func() ([]Value, error)) Value {
+	var w walker
+	started := false
+	return iteratorOf(func() (Value, bool, error) {
+		if !started {
+			started = true
+			items, err := list()
+			if err != nil {
+				return Value{}, false, err
+			}
+			w = walker{value: List(items)}
+		}
+		return w.next()
+	})
 }
 
 func filterBatch(r *renderer, v Value, a args) (Value, error) {
@@ -94,9 +110,14 @@ func filterBatch(r *renderer, v Value, a args) (Value, error) {
 	if to[0].isInteger() && to[0].p == nil {
 		size = int(to[0].n)
 	}
+	return deferred(func() ([]Value, error) { return r.batches(v, size, to[1]) }), nil
+}
+
+// batches cuts the elements of v into lists of a size. The last one is filled up, unless the filling is None.
+func (r *renderer) batches(v Value, size int, filling Value) ([]Value, error) {
 	items, err := r.listOf(v)
 	if err != nil {
-		return Value{}, err
+		return nil, err
 	}
 	var batches []Value
 	var batch []Value
@@ -108,18 +129,17 @@ func filterBatch(r *renderer, v Value, a args) (Value, error) {
 		batch = append(batch, item)
 	}
 	if len(batch) > 0 {
-		if to[1].kind != KindNone && len(batch) < size {
+		if filling.kind != KindNone && len(batch) < size {
 			if err := r.elements(size); err != nil {
-				return Value{}, err
+				return nil, err
 			}
 			for len(batch) < size {
-				batch = append(batch, to[1])
+				batch = append(batch, filling)
 			}
 		}
 		batches = append(batches, List(batch))
 	}
-	w := walker{value: List(batches)}
-	return iteratorOf(w.next), r.spend(len(items))
+	return batches, r.spend(len(items))
 }
 
 func filterSlice(r *renderer, v Value, a args) (Value, error) {
@@ -127,19 +147,24 @@ func filterSlice(r *renderer, v Value, a args) (Value, error) {
 	if err := a.bind("slice", 1, to[:], "slices", "fill_with"); err != nil {
 		return Value{}, err
 	}
-	n, err := intArg("slice", to[0])
+	return deferred(func() ([]Value, error) { return r.slices(v, to[0], to[1]) }), nil
+}
+
+// slices cuts the elements of v into so many lists. Those that are shorter than others get the filling, unless it is None.
+func (r *renderer) slices(v, number, filling Value) ([]Value, error) {
+	n, err := intArg("slice", number)
 	if err != nil {
-		return Value{}, err
+		return nil, err
 	}
 	items, err := r.listOf(v)
 	if err != nil {
-		return Value{}, err
+		return nil, err
 	}
 	if n == 0 {
-		return Value{}, faultf("integer division or modulo by zero")
+		return nil, faultf("integer division or modulo by zero")
 	}
 	if err := r.elements(max(n, 0)); err != nil {
-		return Value{}, err
+		return nil, err
 	}
 	var parts []Value
 	rest := items
@@ -150,13 +175,12 @@ func filterSlice(r *renderer, v Value, a args) (Value, error) {
 		}
 		part := slices.Clone(rest[:size])
 		rest = rest[size:]
-		if to[1].kind != KindNone && i >= len(items)%n {
-			part = append(part, to[1])
+		if filling.kind != KindNone && i >= len(items)%n {
+			part = append(part, filling)
 		}
 		parts = append(parts, List(part))
 	}
-	w := walker{value: List(parts)}
-	return iteratorOf(w.next), nil
+	return parts, nil
 }
 
 // sortBy sorts a copy of the items by keys, which it fills in.

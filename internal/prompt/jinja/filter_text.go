@@ -174,7 +174,7 @@ func filterIndent(r *renderer, v Value, a args) (Value, error) {
 	if v.kind != KindString {
 		return Value{}, unsupportedOperands("+", v, String(""))
 	}
-	indention := ""
+	var indention string
 	if to[0].kind == KindString {
 		indention = to[0].str()
 		if v.flag == flagMarkup {

@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -112,11 +113,7 @@ func wrap(words [][]rune, width int, breakLong bool) []string {
 		if len(line) == 0 {
 			continue
 		}
-		text := ""
-		for _, w := range line {
-			text += string(w)
-		}
-		lines = append(lines, text)
+		lines = append(lines, string(slices.Concat(line...)))
 	}
 	return lines
 }

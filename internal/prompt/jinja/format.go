@@ -197,7 +197,7 @@ func (f *formatter) lookup(name string) (Value, error) {
 
 // first is the argument that a field begins with.
 func (f *formatter) first(name string) (Value, error) {
-	i := 0
+	var i int
 	switch {
 	case name == "":
 		if f.numbered {
@@ -441,7 +441,7 @@ func formatDefault(f float64, spec formatSpec) (sign, body string, err error) {
 	}
 	precision := max(spec.precision, 1)
 	body = general(math.Abs(f), precision, precision-1, spec.alternate)
-	if strings.IndexAny(body, ".e") < 0 {
+	if !strings.ContainsAny(body, ".e") {
 		body += ".0"
 	}
 	return signOf(math.Signbit(f), spec.sign), body, nil

@@ -28,7 +28,7 @@ func (e *DataError) Error() string { return fmt.Sprintf("offset %d: %s", e.Offse
 //
 // Texts without escapes are not copied: the value refers to data, which must not change afterwards.
 func FromJSON(data []byte) (Value, error) {
-	d := decoder{s: unsafe.String(unsafe.SliceData(data), len(data))}
+	d := decoder{s: unsafe.String(unsafe.SliceData(data), len(data))} //nolint:gosec // data does not change, see above
 	if !utf8.ValidString(d.s) {
 		return Value{}, d.fail(invalidOffset(d.s), "found bytes that are no UTF-8")
 	}
@@ -67,7 +67,9 @@ type decoder struct {
 
 const slab = 64
 
-func (d *decoder) fail(pos int, message string) error { return &DataError{Offset: pos, Message: message} }
+func (d *decoder) fail(pos int, message string) error {
+	return &DataError{Offset: pos, Message: message}
+}
 
 func (d *decoder) unexpected(expected string) error {
 	if d.pos >= len(d.s) {
@@ -164,7 +166,7 @@ func (d *decoder) array(depth int) (Value, error) {
 	a := &d.arrays[0]
 	d.arrays = d.arrays[1:]
 	a.items = items
-	return Value{kind: KindList, p: unsafe.Pointer(a)}, nil
+	return objectOf(KindList, a), nil
 }
 
 // cutSlab copies items into a part of the slab.
@@ -270,7 +272,7 @@ func (d *decoder) text() (string, error) {
 			return "", d.fail(d.pos, "found a string without end")
 		case d.s[end] == '"':
 			d.pos, d.texts = end+1, out
-			return unsafe.String(unsafe.SliceData(out[mark:]), len(out)-mark), nil
+			return unsafe.String(unsafe.SliceData(out[mark:]), len(out)-mark), nil //nolint:gosec // never written again
 		case d.s[end] != '\\':
 			return "", d.fail(end, "found a control character, expected an escape")
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,10 +151,24 @@ func TestRealTemplates(t *testing.T) {
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
 			var golden struct {
-				Source string
-				Cases  map[string]outcome
+				Source    string
+				Variables []string // without those of the environment
+				Parts     bool
+				Cases     map[string]outcome
 			}
 			readJSON(t, &golden, path)
+			template, err := Parse("test", golden.Source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names := slices.DeleteFunc(template.Variables(), func(name string) bool { return globals[name] != nil })
+			slices.Sort(names)
+			if !slices.Equal(names, golden.Variables) {
+				t.Errorf("got the variables %v, want %v", names, golden.Variables)
+			}
+			if got := template.LoopsOver("messages", "content"); got != golden.Parts {
+				t.Errorf("got content in parts %v, want %v", got, golden.Parts)
+			}
 			for conversation, want := range golden.Cases {
 				total++
 				got := outcomeOf(golden.Source, all[conversation])

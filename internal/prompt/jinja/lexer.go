@@ -177,7 +177,11 @@ func (l *lexer) trailing(sign byte, block bool) {
 	}
 }
 
+// comment skips a comment. One that begins at the very end needs no end, nor does a raw block: Jinja stops looking there.
 func (l *lexer) comment(tag int) error {
+	if l.pos == len(l.source) {
+		return nil
+	}
 	end := strings.Index(l.source[l.pos:], "#}")
 	if end < 0 {
 		return l.fail(tag, "found a comment without end, expected #}")
@@ -219,6 +223,10 @@ func keywordTag(s, word string) (string, bool) {
 
 // raw reads the text of a raw block, which begins at start, and its end.
 func (l *lexer) raw(tag, start int) error {
+	if start == len(l.source) {
+		l.pos = start
+		return nil
+	}
 	for i := start; ; i++ {
 		j := strings.Index(l.source[i:], "{%")
 		if j < 0 {
@@ -280,7 +288,8 @@ func (l *lexer) token(open []byte) ([]byte, error) {
 	c := rest[0]
 	switch {
 	case c >= '0' && c <= '9':
-		return open, l.number()
+		l.number()
+		return open, nil
 	case c == '\'' || c == '"':
 		return open, l.quoted()
 	}
@@ -339,7 +348,7 @@ func nameLen(s string) int {
 }
 
 // number reads an integer or a float as Python writes them, with underscores between digits.
-func (l *lexer) number() error {
+func (l *lexer) number() {
 	s, start := l.source[l.pos:], l.pos
 	n, float := digits(s, isDecimal), false
 	if start == 0 || l.source[start-1] != '.' {
@@ -362,7 +371,7 @@ func (l *lexer) number() error {
 		f, _ := strconv.ParseFloat(strings.ReplaceAll(s[:n], "_", ""), 64) // out of range is infinite
 		l.tokens = append(l.tokens, token{kind: tokenNumber, value: Float(f), text: s[:n], pos: int32(start)})
 		l.pos += n
-		return nil
+		return
 	}
 	n = integerLen(s)
 	i, ok := new(big.Int).SetString(strings.ReplaceAll(s[:n], "_", ""), 0)
@@ -371,7 +380,6 @@ func (l *lexer) number() error {
 	}
 	l.tokens = append(l.tokens, token{kind: tokenNumber, value: bigInt(i), text: s[:n], pos: int32(start)})
 	l.pos += n
-	return nil
 }
 
 func integerLen(s string) int {
@@ -458,7 +466,7 @@ func (l *lexer) unescape(s string, pos int) (string, error) {
 			out = append(out, "\a\b\f\n\r\t\v\\'\""[j])
 			continue
 		}
-		width := 0
+		var width int
 		switch s[i] {
 		case '\n':
 			continue

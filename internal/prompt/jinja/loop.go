@@ -1,7 +1,5 @@
 package jinja
 
-import "unsafe"
-
 // loop is a running for statement, and what its body sees as the variable loop.
 type loop struct {
 	statement *forStatement
@@ -65,7 +63,7 @@ func (r *renderer) loop(s *forStatement, v Value, outer *frame, depth int) (sign
 			return proceed, err
 		}
 		if s.usesLoop {
-			inside.slots[s.loop.index] = Value{kind: KindLoop, p: unsafe.Pointer(shared)}
+			inside.slots[s.loop.index] = objectOf(KindLoop, shared)
 		}
 		r.enter(s.bodyScope)
 		sig, err := r.exec(s.body)

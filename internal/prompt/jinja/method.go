@@ -33,6 +33,16 @@ func (r *renderer) callMethod(v Value, name string, a args) (Value, error) {
 	case KindString:
 		return r.textMethod(v, name, a)
 	case KindDict:
+		if len(a.pos) > 0 {
+			if err := r.probe(v.dict(), a.pos[0]); err != nil {
+				return Value{}, err
+			}
+		}
+		if name == "copy" {
+			if err := r.elements(v.dict().Len()); err != nil {
+				return Value{}, err
+			}
+		}
 		return dictMethod(v.dict(), name, a)
 	case KindList, KindTuple, KindRange:
 		return r.sequenceMethod(v, name, a)

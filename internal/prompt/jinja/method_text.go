@@ -168,6 +168,9 @@ func (r *renderer) split(v Value, name string, a args) (Value, error) {
 	if err := r.spend(len(v.str()) / stepBytes); err != nil {
 		return Value{}, err
 	}
+	if err := r.elements(separators(v.str(), to[0])); err != nil {
+		return Value{}, err
+	}
 	var parts []string
 	if to[0].kind == KindNone {
 		parts = splitSpace(v.str(), most, name == "rsplit")
@@ -182,6 +185,21 @@ func (r *renderer) split(v Value, name string, a args) (Value, error) {
 		parts = splitText(v.str(), sep, most, name == "rsplit")
 	}
 	return r.listOfTexts(v, parts)
+}
+
+// separators is how many parts a text has at most, less one.
+func separators(s string, sep Value) int {
+	if sep.Text() != "" {
+		return strings.Count(s, sep.str())
+	}
+	n := 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c <= ' ', c == 0xc2, c >= 0xe1 && c <= 0xe3: // white space beyond ASCII begins with one of these
+			n++
+		}
+	}
+	return n
 }
 
 func (r *renderer) listOfTexts(v Value, parts []string) (Value, error) {
@@ -267,6 +285,9 @@ func (r *renderer) splitLines(v Value, a args) (Value, error) {
 		return Value{}, err
 	}
 	if err := r.spend(len(v.str()) / stepBytes); err != nil {
+		return Value{}, err
+	}
+	if err := r.elements(separators(v.str(), None())); err != nil {
 		return Value{}, err
 	}
 	return r.listOfTexts(v, splitLines(v.str(), to[0].truth()))

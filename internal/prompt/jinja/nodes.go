@@ -52,23 +52,26 @@ type (
 	slicing struct{ start, stop, step expression } // each may be nil
 
 	call struct {
-		callee expression
 		arguments
-		pos int32
+
+		callee expression
+		pos    int32
 	}
 	filter struct {
+		arguments
+
 		operand expression // nil at the beginning of a filter block
 		name    string
 		run     filterFunc // nil if there is no such filter
-		arguments
-		pos int32
+		pos     int32
 	}
 	test struct {
+		arguments
+
 		operand expression
 		name    string
 		run     testFunc // nil if there is no such test
-		arguments
-		pos int32
+		pos     int32
 	}
 
 	unary struct {
@@ -131,8 +134,8 @@ const (
 )
 
 type (
-	text  struct{ text string }
-	print struct {
+	text     struct{ text string }
+	printing struct {
 		value expression
 		pos   int32
 	}

@@ -1,7 +1,5 @@
 package jinja
 
-import "unsafe"
-
 // viewPart tells which part of a mapping a view shows.
 type viewPart uint8
 
@@ -22,7 +20,7 @@ type view struct {
 }
 
 func viewOf(d *Dict, part viewPart) Value {
-	return Value{kind: KindView, p: unsafe.Pointer(&view{d, part})}
+	return objectOf(KindView, &view{d, part})
 }
 
 func (v *view) at(i int) Value {
@@ -47,7 +45,7 @@ func spanOf(start, stop, step int64) Value {
 	} else if step < 0 && start > stop {
 		s.n = int64((uint64(start-stop) + uint64(-step) - 1) / uint64(-step))
 	}
-	return Value{kind: KindRange, p: unsafe.Pointer(s)}
+	return objectOf(KindRange, s)
 }
 
 func (s *span) at(i int64) Value { return Int(s.start + i*s.step) }
@@ -58,14 +56,14 @@ type iterator struct {
 }
 
 func iteratorOf(next func() (Value, bool, error)) Value {
-	return Value{kind: KindIterator, p: unsafe.Pointer(&iterator{next})}
+	return objectOf(KindIterator, &iterator{next})
 }
 
 // namespace is the one object whose attributes templates may set. It lives within one rendering.
 type namespace struct{ attrs Dict }
 
 func namespaceOf(d *Dict) Value {
-	return Value{kind: KindNamespace, p: unsafe.Pointer(&namespace{attrs: *d})}
+	return objectOf(KindNamespace, &namespace{attrs: *d})
 }
 
 // function is a callable of this package.
@@ -75,7 +73,7 @@ type function struct {
 	attr func(name string) (Value, bool) // nil for most
 }
 
-func callable(f *function) Value { return Value{kind: KindCallable, p: unsafe.Pointer(f)} }
+func callable(f *function) Value { return objectOf(KindCallable, f) }
 
 // method is a method with its object, not called yet.
 type method struct {
@@ -84,7 +82,7 @@ type method struct {
 }
 
 func methodOf(self Value, name string) Value {
-	return Value{kind: KindCallable, flag: flagMethod, p: unsafe.Pointer(&method{self, name})}
+	return withFlag(objectOf(KindCallable, &method{self, name}), flagMethod)
 }
 
 // macro is a macro, or the body of a call block, with the frame that it was defined in.
@@ -94,7 +92,7 @@ type macro struct {
 }
 
 func macroOf(body *routine, f *frame) Value {
-	return Value{kind: KindCallable, flag: flagMacro, p: unsafe.Pointer(&macro{body, f})}
+	return withFlag(objectOf(KindCallable, &macro{body, f}), flagMacro)
 }
 
 // sliceRange is the a:b:c of a subscript. Values are None where nothing was given.
@@ -201,4 +199,4 @@ func (r *renderer) listOf(v Value) ([]Value, error) {
 	}
 }
 
-func sliceOf(s *sliceRange) Value { return Value{kind: kindSlice, p: unsafe.Pointer(s)} }
+func sliceOf(s *sliceRange) Value { return objectOf(kindSlice, s) }

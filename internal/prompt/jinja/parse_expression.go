@@ -1,5 +1,7 @@
 package jinja
 
+import "strings"
+
 // The grammar of expressions, in Jinja's order of precedence, weakest first:
 //
 //	conditional  a if b else c
@@ -258,11 +260,11 @@ func (p *parser) primary(target bool) (expression, error) {
 		return &attribute{object: n, name: attr.text, pos: t.pos}, err
 	case t.kind == tokenString:
 		p.next()
-		text := t.text
+		parts := []string{t.text}
 		for p.peek().kind == tokenString {
-			text += p.next().text
+			parts = append(parts, p.next().text)
 		}
-		return &constant{String(text)}, nil
+		return &constant{String(strings.Join(parts, ""))}, nil
 	case t.kind == tokenNumber:
 		p.next()
 		return &constant{t.value}, nil
@@ -483,7 +485,7 @@ func (p *parser) arguments(pos int32) (arguments, error) {
 				break
 			}
 		}
-		ordered := true
+		var ordered bool
 		var err error
 		t, after := p.peek(), p.tokens[min(p.at+1, len(p.tokens)-1)]
 		switch {

@@ -23,7 +23,7 @@ func (p *parser) body(ends ...string) ([]statement, error) {
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, &print{e, t.pos})
+			out = append(out, &printing{e, t.pos})
 			if err := p.expectKind(tokenPrintEnd); err != nil {
 				return nil, err
 			}
@@ -374,7 +374,7 @@ func (p *parser) print(pos int32) (statement, error) {
 		if err != nil {
 			return nil, err
 		}
-		prints = append(prints, &print{e, pos})
+		prints = append(prints, &printing{e, pos})
 	}
 	s.branches = []branch{{&constant{Bool(true)}, prints}}
 	return s, nil

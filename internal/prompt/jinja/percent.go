@@ -65,7 +65,8 @@ func (r *renderer) percent(format, operand Value) (Value, error) {
 		return Value{}, err
 	}
 	// Mappings, and objects that could be some, may stay unused.
-	if p.used < len(p.values) && !(p.single && (p.dict != nil || operand.kind == KindList || operand.kind == KindRange)) {
+	mappable := p.single && (p.dict != nil || operand.kind == KindList || operand.kind == KindRange)
+	if p.used < len(p.values) && !mappable {
 		return Value{}, faultf("not all arguments converted during string formatting")
 	}
 	text, err := r.cut(mark)

@@ -26,6 +26,9 @@ type frame struct {
 // Render appends the text of the template to dst. The variables must not change meanwhile. After an error, which is a *Fault,
 // a *RaisedError, or a *BudgetError, the result is dst as it was.
 func (t *Template) Render(dst []byte, vars *Dict, opts Options) ([]byte, error) {
+	if vars == nil {
+		vars = &Dict{}
+	}
 	if opts.MaxSteps <= 0 {
 		opts.MaxSteps = DefaultMaxSteps
 	}

@@ -66,6 +66,9 @@ func TestBudgets(t *testing.T) {
 		{"{% set ns = namespace(x=[1], y=[1]) %}{% for a in range(99) %}{% set ns.x = [ns.x, ns.x] %}" +
 			"{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y }}", Options{}, Steps},
 		{"{% set ns = namespace(x=[1]) %}{% for a in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x|tojson }}", Options{}, Steps},
+		{"{% set ns = namespace(d=[]) %}{{ dict(range(99999)|batch(2)|map('list')|list)|length }}", Options{}, Steps},
+		{"{{ ('a ' * 6000000).split() }}", Options{}, Steps},
+		{"{{ ('a,' * 6000000).split(',') }}", Options{}, Steps},
 		{"{{ ''.join(['x' * 1000] * 1000) }}", Options{MaxOutput: 100_000}, Output},
 		{"{{ 'x'.center(100000) }}", Options{MaxOutput: 1000}, Output},
 		{"{{ ('x' * 500).replace('x', 'yyy') }}", Options{MaxOutput: 1000}, Output},
@@ -102,6 +105,15 @@ func TestParseBounds(t *testing.T) {
 		if _, err := Parse("t", source); !errors.As(err, &syntax) {
 			t.Errorf("%.40s: got %v, want a syntax error", source, err)
 		}
+	}
+}
+
+// TestSharedKeys makes keys of tuples that share their parts: looking at all of them would take for ever.
+func TestSharedKeys(t *testing.T) {
+	source := "{% set ns = namespace(x=(1,)) %}{% for a in range(99) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}{{ {ns.x: 1} }}"
+	var fault *Fault
+	if _, err := mustParse(t, source).Render(nil, NewDict(0), Options{}); !errors.As(err, &fault) {
+		t.Errorf("got %v, want a fault", err)
 	}
 }
 

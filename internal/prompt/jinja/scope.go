@@ -126,7 +126,7 @@ func (s *scope) slot(name string, p preset) {
 func (r *resolver) scan(s *scope, body []statement, inBranch bool) {
 	for _, st := range body {
 		switch st := st.(type) {
-		case *print:
+		case *printing:
 			r.reads(s, st.value)
 		case *ifStatement:
 			for i, b := range st.branches {
@@ -194,7 +194,7 @@ func (r *resolver) resolve(s *scope, body []statement) error {
 
 func (r *resolver) statement(s *scope, st statement) error {
 	switch st := st.(type) {
-	case *print:
+	case *printing:
 		return r.names(s, st.value)
 	case *ifStatement:
 		r.soft++

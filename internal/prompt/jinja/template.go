@@ -3,6 +3,7 @@ package jinja
 import (
 	"fmt"
 	"sync"
+	"unicode/utf8"
 )
 
 // Template is a parsed template. It never changes and is safe for concurrent use.
@@ -12,7 +13,7 @@ type Template struct {
 	body    []statement
 	scope   []preset
 	slots   int
-	globals []string // the names of variables that the template does not define itself
+	globals []string  // the names of variables that the template does not define itself
 	idle    sync.Pool // of *renderer
 }
 
@@ -23,6 +24,9 @@ func Parse(name, source string) (*Template, error) {
 			Position: Position{Name: name, Line: 1, Column: 1},
 			Message:  fmt.Sprintf("found %d bytes, expected at most %d", len(source), maxSource),
 		}
+	}
+	if !utf8.ValidString(source) {
+		return nil, &SyntaxError{Position: positionIn(name, source, int32(invalidOffset(source))), Message: "found bytes that are no UTF-8"}
 	}
 	source = normalize(source)
 	tokens, err := lex(name, source)

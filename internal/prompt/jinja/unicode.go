@@ -249,7 +249,9 @@ func isDigit(c rune) bool {
 	return unicode.IsDigit(c) || strings.ContainsRune("²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉①②③④⑤⑥⑦⑧⑨", c)
 }
 
-func isNumeric(c rune) bool { return unicode.IsNumber(c) || strings.ContainsRune("一二三四五六七八九十百千万億", c) }
+func isNumeric(c rune) bool {
+	return unicode.IsNumber(c) || strings.ContainsRune("一二三四五六七八九十百千万億", c)
+}
 
 func isAlnum(c rune) bool { return unicode.IsLetter(c) || isNumeric(c) }
 

@@ -58,7 +58,7 @@ const (
 
 // String makes a string. It keeps s, which must be UTF-8, without copying it.
 func String(s string) Value {
-	return Value{kind: KindString, n: int64(len(s)), p: unsafe.Pointer(unsafe.StringData(s))}
+	return Value{kind: KindString, n: int64(len(s)), p: unsafe.Pointer(unsafe.StringData(s))} //nolint:gosec // see Value.str
 }
 
 // Int makes an integer.
@@ -79,10 +79,10 @@ func Bool(b bool) Value {
 func None() Value { return Value{kind: KindNone} }
 
 // List makes a list. It keeps items, which must not change afterwards.
-func List(items []Value) Value { return Value{kind: KindList, p: unsafe.Pointer(&array{items})} }
+func List(items []Value) Value { return objectOf(KindList, &array{items}) }
 
 // DictOf makes a mapping. It keeps d, which must not change afterwards.
-func DictOf(d *Dict) Value { return Value{kind: KindDict, p: unsafe.Pointer(d)} }
+func DictOf(d *Dict) Value { return objectOf(KindDict, d) }
 
 // Kind tells what v is.
 func (v Value) Kind() Kind { return v.kind }
@@ -111,12 +111,17 @@ func (v Value) Dict() *Dict {
 	return v.dict()
 }
 
+// objectOf makes a value that refers to an object, which must be of the type that belongs to the kind.
+func objectOf[T any](kind Kind, object *T) Value {
+	return Value{kind: kind, p: unsafe.Pointer(object)} //nolint:gosec // read back by the accessors below
+}
+
 // array is what a list or a tuple refers to.
 type array struct{ items []Value }
 
 // The accessors below do not check the kind.
 
-func (v Value) str() string           { return unsafe.String((*byte)(v.p), int(v.n)) }
+func (v Value) str() string           { return unsafe.String((*byte)(v.p), int(v.n)) } //nolint:gosec // see String
 func (v Value) float() float64        { return math.Float64frombits(uint64(v.n)) }
 func (v Value) items() []Value        { return (*array)(v.p).items }
 func (v Value) dict() *Dict           { return (*Dict)(v.p) }
@@ -135,7 +140,7 @@ func (v Value) isInteger() bool       { return v.kind == KindInt || v.kind == Ki
 // that templates make have a name.
 func (v Value) unset() bool { return v.kind == KindUndefined && v.flag == 0 && v.p == nil }
 
-func tuple(items ...Value) Value { return Value{kind: KindTuple, p: unsafe.Pointer(&array{items})} }
+func tuple(items ...Value) Value { return objectOf(KindTuple, &array{items}) }
 
 func markup(s string) Value {
 	v := String(s)
@@ -155,7 +160,12 @@ func bigInt(n *big.Int) Value {
 	if n.IsInt64() {
 		return Int(n.Int64())
 	}
-	return Value{kind: KindInt, p: unsafe.Pointer(n)}
+	return objectOf(KindInt, n)
+}
+
+func withFlag(v Value, flag uint8) Value {
+	v.flag = flag
+	return v
 }
 
 // undefinedOf makes the undefined value of a name. The name costs nothing to carry along, and makes the error message of

@@ -94,7 +94,7 @@ func bodyReads(body []statement, text string) bool {
 		}
 		inside := func(b []statement) { found = found || bodyReads(b, text) }
 		switch st := st.(type) {
-		case *print:
+		case *printing:
 			look(st.value)
 		case *ifStatement:
 			for _, b := range st.branches {

@@ -16,6 +16,7 @@ import sys
 
 import jinja2
 import jinja2.ext
+import jinja2.meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -145,6 +146,54 @@ def sources(folder):
     return {}
 
 
+def variables(source):
+    """The variables that the template reads and does not define."""
+    return sorted(jinja2.meta.find_undeclared_variables(environment().parse(source)))
+
+
+def in_parts(source):
+    """Whether the template loops over the parts of a message's content, as vLLM's detection sees it."""
+    nodes = jinja2.nodes
+    ast = environment().parse(source)
+
+    def core(node):
+        while True:
+            if isinstance(node, (nodes.Filter, nodes.Test)):
+                node = node.node
+            elif isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
+                node = node.node
+            else:
+                return node
+
+    def named(node, names):
+        return isinstance(node, nodes.Name) and node.name in names
+
+    def content(node, names):
+        if isinstance(node, nodes.Getattr):
+            return named(node.node, names) and node.attr == "content"
+        if isinstance(node, nodes.Getitem):
+            return named(node.node, names) and isinstance(node.arg, nodes.Const) and node.arg.value == "content"
+        return False
+
+    lists, before = {"messages"}, 0
+    while len(lists) > before:
+        before = len(lists)
+        for a in ast.find_all(nodes.Assign):
+            if named(core(a.node), lists):
+                if not isinstance(a.target, nodes.Name):
+                    return False
+                lists.add(a.target.name)
+    loops = list(ast.find_all(nodes.For))
+    over = [loop.target for loop in loops if named(core(loop.iter), lists)]
+    if not all(isinstance(target, nodes.Name) for target in over):
+        return False
+    messages = {target.name for target in over}
+    for loop in loops:
+        if content(core(loop.iter), messages) or named(loop.iter, {"content"}):
+            return isinstance(loop.target, nodes.Name)
+    return False
+
+
 def real(folder, golden):
     os.makedirs(golden, exist_ok=True)
     everything = {}
@@ -152,7 +201,8 @@ def real(folder, golden):
         for name, source in sources(path).items():
             title = os.path.basename(path) + ("." + name if name else "")
             everything[title] = render_all(source)
-            dump(os.path.join(golden, title + ".json"), {"source": source, "cases": everything[title]})
+            golden_of = {"source": source, "variables": variables(source), "parts": in_parts(source)}
+            dump(os.path.join(golden, title + ".json"), {**golden_of, "cases": everything[title]})
     summary(everything)
 
 
