@@ -24,7 +24,8 @@ func (m *Model) chat(r *Rendered, body []byte, req *openai.Request, d Dialect) e
 	case req.Template.Messages.Empty():
 		return &UnknownError{Why: NoPrompt}
 	}
-	c := chatRequest{model: m, template: template, dialect: d, body: body, req: req}
+	c := chatRequest{model: m, template: template, dialect: d, body: body, req: req, decoder: &r.decoder}
+	defer r.decoder.Reset()
 	vars, err := c.variables()
 	if err != nil {
 		return err
@@ -80,6 +81,7 @@ type chatRequest struct {
 	dialect  Dialect
 	body     []byte
 	req      *openai.Request
+	decoder  *jinja.Decoder
 	media    int    // images, sounds and videos met so far
 	prefix   string // of the answer: it follows the text
 }
@@ -142,7 +144,7 @@ func (c *chatRequest) json(name string, at openai.Span) (jinja.Value, error) {
 	if at.Empty() {
 		return jinja.None(), nil
 	}
-	v, err := jinja.FromJSON(at.In(c.body))
+	v, err := c.decoder.Decode(at.In(c.body))
 	if err != nil {
 		return v, &UnknownError{Why: Odd, Err: fmt.Errorf("%s: %w", name, err)}
 	}

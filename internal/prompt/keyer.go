@@ -202,7 +202,7 @@ func (k *Keyer) keep(s *scratch) {
 
 // render makes the exact chain.
 func (k *Keyer) render(e *exact, dst *Chain, q *Query, s *scratch) *UnknownError {
-	s.rendered = Rendered{Text: s.rendered.Text[:0]}
+	s.rendered.reset()
 	if err := e.model.Render(&s.rendered, q.Body, q.Scan, q.Dialect); err != nil {
 		return asUnknown(err)
 	}

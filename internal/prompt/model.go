@@ -136,7 +136,12 @@ type Rendered struct {
 	Around bool
 	// Media is how many images, sounds and videos the text has places for.
 	Media int
+
+	decoder jinja.Decoder // memory that is used again
 }
+
+// reset empties r for another request; it keeps its memory.
+func (r *Rendered) reset() { r.Text, r.Around, r.Media = r.Text[:0], false, 0 }
 
 // Render appends the text of a request to r.Text: a chat as its template renders it, a completion's prompt as it is. An
 // error is a *UnknownError.

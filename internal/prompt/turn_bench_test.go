@@ -113,6 +113,7 @@ func BenchmarkTurn(b *testing.B) {
 						memo = 1 << 30
 					}
 					k := loadedKeyer(b, dir, memo)
+					body := bytes.Clone(body)
 					var req openai.Request
 					var chain Chain
 					turn := func(body []byte) {

@@ -27,8 +27,28 @@ func (e *DataError) Error() string { return fmt.Sprintf("offset %d: %s", e.Offse
 // become U+FFFD. The error is a *DataError.
 //
 // Texts without escapes are not copied: the value refers to data, which must not change afterwards.
-func FromJSON(data []byte) (Value, error) {
-	d := decoder{s: unsafe.String(unsafe.SliceData(data), len(data))} //nolint:gosec // data does not change, see above
+func FromJSON(data []byte) (Value, error) { return new(Decoder).Decode(data) }
+
+// Decoder makes values of JSON as FromJSON does, in memory that it uses again. It is not for concurrent use.
+type Decoder struct {
+	texts []byte // of strings with escapes
+}
+
+// keepTexts is the size in bytes above which a Decoder does not keep its memory for what comes after a Reset.
+const keepTexts = 8 << 20
+
+// Reset gives up all values that the Decoder has made so far: they must not be used any more, nor what was made of them.
+func (c *Decoder) Reset() {
+	c.texts = c.texts[:0]
+	if cap(c.texts) > keepTexts {
+		c.texts = nil
+	}
+}
+
+// Decode is FromJSON. The value is good until Reset.
+func (c *Decoder) Decode(data []byte) (Value, error) {
+	d := decoder{s: unsafe.String(unsafe.SliceData(data), len(data)), texts: c.texts} //nolint:gosec // data does not change, see above
+	defer func() { c.texts = d.texts }()
 	if !utf8.ValidString(d.s) {
 		return Value{}, d.fail(invalidOffset(d.s), "found bytes that are no UTF-8")
 	}
@@ -62,7 +82,7 @@ type decoder struct {
 	entries []entry
 	arrays  []array
 	dicts   []Dict
-	texts   []byte // of strings with escapes, which are never longer than their source: it does not grow
+	texts   []byte // of strings with escapes, which are never longer than their source
 }
 
 const slab = 64
@@ -261,8 +281,8 @@ func (d *decoder) text() (string, error) {
 		d.pos = end + 1
 		return d.s[start:end], nil
 	}
-	if d.texts == nil {
-		d.texts = make([]byte, 0, len(d.s)-d.pos)
+	if left := len(d.s) - d.pos; cap(d.texts)-len(d.texts) < left {
+		d.texts = make([]byte, 0, left) // strings that were made go on referring to the old one
 	}
 	mark, out := len(d.texts), d.texts
 	for {

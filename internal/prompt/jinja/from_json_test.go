@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -45,5 +46,27 @@ func TestFromJSONErrors(t *testing.T) {
 		if !errors.As(err, &dataError) || dataError.Offset != c.offset {
 			t.Errorf("%.40s: got %v, want an error at %d", c.data, err, c.offset)
 		}
+	}
+}
+
+// TestDecoderKeepsWhatItMade: values stay as they are while more are made, until Reset.
+func TestDecoderKeepsWhatItMade(t *testing.T) {
+	var d Decoder
+	for range 3 {
+		var texts []string
+		for i := range 50 {
+			want := strings.Repeat(strconv.Itoa(i)+"\n", i*i)
+			v, err := d.Decode([]byte(strconv.Quote(want)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts = append(texts, v.Text())
+		}
+		for i, got := range texts {
+			if want := strings.Repeat(strconv.Itoa(i)+"\n", i*i); got != want {
+				t.Fatalf("text %d is %.40q, want %.40q", i, got, want)
+			}
+		}
+		d.Reset()
 	}
 }

@@ -1,6 +1,9 @@
 package jinja
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // globals are the functions that templates find among their variables.
 var globals = map[string]*function{
@@ -175,7 +178,7 @@ func globalRaise(r *renderer, a args) (Value, error) {
 	if err != nil {
 		return Value{}, err
 	}
-	return Value{}, &RaisedError{Message: s}
+	return Value{}, &RaisedError{Message: strings.Clone(s)} // it outlives what it was made of
 }
 
 func globalNow(r *renderer, a args) (Value, error) {
