@@ -133,16 +133,25 @@ func (a *asker) post(ctx context.Context, engine string, question []byte) ([]uin
 // questionOf is the body of a /tokenize request. What is in the request goes into it as it stands there.
 func questionOf(q *Query) ([]byte, error) {
 	t := &q.Scan.Template
-	out := append([]byte(`{"model":`), strconv.Quote(q.Model)...)
+	out := []byte{'{'}
+	member := func(key string, value []byte) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(append(out, '"'), key...), `":`...), value...)
+	}
 	raw := func(key string, at openai.Span) {
 		if !at.Empty() {
-			out = append(append(append(append(out, `,"`...), key...), `":`...), at.In(q.Body)...)
+			member(key, at.In(q.Body))
 		}
 	}
 	choice := func(key string, c openai.Choice) {
 		if c != openai.Open {
-			out = append(append(append(append(out, `,"`...), key...), `":`...), strconv.FormatBool(c == openai.Yes)...)
+			member(key, strconv.AppendBool(nil, c == openai.Yes))
 		}
+	}
+	if q.Model != "" {
+		member("model", openai.AppendString(nil, q.Model))
 	}
 	switch {
 	case t.Truncated:

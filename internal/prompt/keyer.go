@@ -25,9 +25,12 @@ type Keyer struct {
 	model ModelConfig
 	log   *slog.Logger
 	exact atomic.Pointer[exact] // nil: there is no model, or it is still loading
-	asker *asker                // nil: engines are not asked
+	asker *asker
 	check Check
 	turns atomic.Uint64 // requests while counts were not trusted
+
+	probes  map[string]probe // by address; only Probe touches it
+	doubted atomic.Bool      // engines make other tokens, as their probes say
 
 	writers sync.Pool // of *writer
 	scratch sync.Pool // of *scratch
@@ -63,16 +66,13 @@ type Params struct {
 
 // New checks that the model's folder is there; Load reads it. The configuration must have been validated.
 func New(p Params) (*Keyer, error) {
-	k := &Keyer{cfg: p.Config, model: p.Model, log: p.Log, noted: map[Reason]bool{}}
+	k := &Keyer{cfg: p.Config, model: p.Model, log: p.Log, asker: newAsker(), probes: map[string]probe{}, noted: map[Reason]bool{}}
 	k.check.Bound = cmp.Or(p.Model.MismatchLimit, mismatchLimit)
 	switch {
 	case p.Model.BlockTokens > 0:
 		k.cfg.BlockTokens = p.Model.BlockTokens
 	case p.Model.ModelDir != "":
 		k.cfg.BlockTokens = engineBlockTokens
-	}
-	if p.Model.Tokenize {
-		k.asker = newAsker()
 	}
 	k.scratch.New = func() any { return new(scratch) }
 	if p.Model.ModelDir == "" {
@@ -181,7 +181,7 @@ func (k *Keyer) known(dst *Chain, q *Query) *UnknownError {
 	}
 	s := k.scratch.Get().(*scratch) //nolint:forcetypeassert // New fills the pool
 	defer k.keep(s)
-	if !k.check.Trusted() {
+	if !k.trusted() {
 		if k.turns.Add(1)%shadowed == 0 {
 			var shadow Chain
 			if k.render(e, &shadow, q, s) == nil {
@@ -192,6 +192,9 @@ func (k *Keyer) known(dst *Chain, q *Query) *UnknownError {
 	}
 	return k.render(e, dst, q, s)
 }
+
+// trusted tells whether our tokens are the engines', as far as they let us know.
+func (k *Keyer) trusted() bool { return k.check.Trusted() && !k.doubted.Load() }
 
 func (k *Keyer) keep(s *scratch) {
 	if cap(s.rendered.Text) > keepText {
@@ -221,7 +224,7 @@ func (k *Keyer) render(e *exact, dst *Chain, q *Query, s *scratch) *UnknownError
 
 // ask makes the chain of the tokens that an engine tells; it reports whether it did.
 func (k *Keyer) ask(ctx context.Context, dst *Chain, q *Query) bool {
-	if k.asker == nil || q.Engine == "" || !askable(dst.Why) {
+	if !k.model.Tokenize || q.Engine == "" || !askable(dst.Why) {
 		return false
 	}
 	ids, err := k.asker.tokens(ctx, q)

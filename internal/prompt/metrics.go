@@ -15,7 +15,7 @@ func newCollector(k *Keyer) *collector {
 	return &collector{
 		keyer:   k,
 		loaded:  desc("model_loaded", "1 when the pool's model folder has been read."),
-		trusted: desc("counts_trusted", "1 while token counts agree with the engines' within mismatch_limit; 0: prompts are cut by length."),
+		trusted: desc("counts_trusted", "1 while tokens and their counts agree with the engines'; 0: prompts are cut by length."),
 		lookups: desc("memo_lookups_total", "Prompts by whether a beginning of theirs had been seen before: hit, miss.", "result"),
 		tokens: desc("memo_tokens_total", "Tokens of exact prompts: known (remembered from earlier prompts), made (tokenized).",
 			"source"),
@@ -45,7 +45,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
 	gauge(c.loaded, boolean(e != nil))
-	gauge(c.trusted, boolean(c.keyer.check.Trusted()))
+	gauge(c.trusted, boolean(c.keyer.trusted()))
 	gauge(c.bytes, float64(bytes))
 	counter(c.lookups, stats.hits, "hit")
 	counter(c.lookups, stats.misses, "miss")

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"attache/internal/prompt"
 	"attache/internal/worker"
 )
 
@@ -190,6 +191,7 @@ func (r *Router) Run(ctx context.Context) error {
 		case <-tick.C:
 			r.metrics.forgotten(r.table.forget(r.now().Add(-r.cfg.FeedbackTTL)))
 			r.refreshCapacities()
+			r.probe(ctx)
 		}
 	}
 }
@@ -207,6 +209,26 @@ func (r *Router) Load(ctx context.Context) error {
 	}
 	loading.Wait()
 	return errors.Join(errs...)
+}
+
+// probe lets every pool compare its tokens with those of an engine that has not been asked yet.
+func (r *Router) probe(ctx context.Context) {
+	set := r.workers.Set()
+	for _, p := range r.pools {
+		var engines []prompt.Probed
+		for _, w := range set.Eligible(p.name) {
+			engines = append(engines, prompt.Probed{Address: w.Endpoint, Epoch: w.Epoch, Dialect: dialectOf(w)})
+		}
+		p.keyer.Probe(ctx, engines, r.now())
+	}
+}
+
+// dialectOf is how the worker's engine prepares chats.
+func dialectOf(w *worker.Worker) prompt.Dialect {
+	if w.Runs() == worker.SGLang {
+		return prompt.SGLang
+	}
+	return prompt.VLLM
 }
 
 // refreshCapacities tells every index how much each worker can hold, as its engine says.

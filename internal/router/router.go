@@ -170,10 +170,7 @@ func (r *Router) chain(ctx context.Context, p *pool, s *scratch, req *Request, m
 	q := prompt.Query{Body: req.Body, Scan: req.Scan, Model: model}
 	if req.Scan != nil {
 		q.Seed = block.Seed(model, string(req.Scan.CacheSalt.In(req.Body)))
-		q.Engine = s.eligible[0].Endpoint
-		if s.eligible[0].Runs() == worker.SGLang {
-			q.Dialect = prompt.SGLang
-		}
+		q.Engine, q.Dialect = s.eligible[0].Endpoint, dialectOf(s.eligible[0])
 	}
 	p.keyer.Chain(ctx, &s.chain, &q)
 	r.metrics.chain(p, &s.chain)
