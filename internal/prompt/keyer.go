@@ -103,6 +103,9 @@ func (k *Keyer) Load(context.Context) error {
 		return err
 	}
 	k.use(m)
+	for _, note := range m.tokenizer.Notes() {
+		k.log.Warn("the vocabulary asks for something unusual", "dir", k.model.ModelDir, "note", note)
+	}
 	k.log.Info("prompts are cut into the tokens of a model", "dir", k.model.ModelDir, "vocabulary", m.tokenizer.Vocabulary(),
 		"chat_template", m.plain.template != nil, "block_tokens", k.cfg.BlockTokens)
 	return nil

@@ -93,6 +93,8 @@ func slowAppend(tok *Tokenizer, b *bpe, text []byte) []uint32 {
 	words = func(stages []stage, text []byte, atStart bool) {
 		switch {
 		case len(text) == 0:
+		case len(stages) > 0 && stages[0].shortcut:
+			words(stages[1:], text, atStart)
 		case len(stages) == 0:
 			out = append(out, slowMerge(b, text)...)
 		default:

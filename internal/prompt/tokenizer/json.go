@@ -18,8 +18,8 @@ type jsonText struct {
 }
 
 func (j *jsonText) errorf(want string) error {
-	rest := j.text[j.at:]
-	return fmt.Errorf("byte %d: %.20q, expected %s", j.at, rest, want)
+	at := min(j.at, len(j.text)) // a backslash at the end is passed with what is not behind it
+	return fmt.Errorf("byte %d: %.20q, expected %s", at, j.text[at:], want)
 }
 
 func (j *jsonText) blanks() {

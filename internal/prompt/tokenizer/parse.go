@@ -55,11 +55,11 @@ func Open(dir string) (*Tokenizer, error) {
 func otherForm(dir string, config []byte) (string, func([]byte) (*Tokenizer, error)) {
 	path := filepath.Join(dir, "tekken.json")
 	if _, err := os.Stat(path); err == nil {
-		return path, ParseTekken
+		return path, parseTekken
 	}
 	for _, name := range []string{"*.tiktoken", "tiktoken.model"} {
 		if paths, _ := filepath.Glob(filepath.Join(dir, name)); len(paths) > 0 {
-			return paths[0], func(ranks []byte) (*Tokenizer, error) { return ParseTiktoken(ranks, config) }
+			return paths[0], func(ranks []byte) (*Tokenizer, error) { return parseTiktoken(ranks, config) }
 		}
 	}
 	return "", nil

@@ -68,6 +68,7 @@ func (t *Tokenizer) parseBPE(parts map[string]string, byteLevel bool) (map[strin
 		return nil, err
 	}
 	t.model = b
+	t.appendMarks(b)
 	return e.vocab, nil
 }
 

@@ -31,9 +31,9 @@ type tekkenFile struct {
 	} `json:"special_tokens"`
 }
 
-// ParseTekken reads a tekken.json. Unlike its authors' library, the tokenizer recognises special tokens in a text, as all others
+// parseTekken reads a tekken.json. Unlike its authors' library, the tokenizer recognises special tokens in a text, as all others
 // here do; AppendSpecial puts <s> before it.
-func ParseTekken(tekkenJSON []byte) (*Tokenizer, error) {
+func parseTekken(tekkenJSON []byte) (*Tokenizer, error) {
 	if len(tekkenJSON) > maxFile {
 		return nil, fmt.Errorf("%d bytes, expected at most %d", len(tekkenJSON), maxFile)
 	}
@@ -84,9 +84,9 @@ var rankedModels = map[string]struct {
 	"TikTokenTokenizer": {kimiPattern, nil},
 }
 
-// ParseTiktoken reads a .tiktoken file, which holds ranks and nothing else, and the tokenizer_config.json beside it, which names
+// parseTiktoken reads a .tiktoken file, which holds ranks and nothing else, and the tokenizer_config.json beside it, which names
 // the class of the tokenizer and the special tokens.
-func ParseTiktoken(ranks, tokenizerConfigJSON []byte) (*Tokenizer, error) {
+func parseTiktoken(ranks, tokenizerConfigJSON []byte) (*Tokenizer, error) {
 	var config struct {
 		Class string                `json:"tokenizer_class"`
 		Added map[string]addedEntry `json:"added_tokens_decoder"`

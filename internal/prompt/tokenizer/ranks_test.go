@@ -119,13 +119,13 @@ func TestRankErrors(t *testing.T) {
 	all := ranksOf(mustParse(t, baseFile(t, "small")))
 	qwen := []byte(`{"tokenizer_class":"QWenTokenizer"}`)
 	tiktoken := func(ranks string, config []byte) func() error {
-		return func() error { _, err := ParseTiktoken([]byte(ranks), config); return err }
+		return func() error { _, err := parseTiktoken([]byte(ranks), config); return err }
 	}
 	tekken := func(change func(f map[string]json.RawMessage)) func() error {
 		return func() error {
 			f := unmarshal[map[string]json.RawMessage](t, tekkenJSON(t, all, tekkenPattern))
 			change(f)
-			_, err := ParseTekken(marshal(t, f))
+			_, err := parseTekken(marshal(t, f))
 			return err
 		}
 	}
@@ -143,7 +143,7 @@ func TestRankErrors(t *testing.T) {
 		{"twice", tiktoken(string(tiktokenFile(all))+"YWFhYWFhYWE= 5\n", qwen), []string{"the id 5", "one token for an id"}},
 		{"added", tiktoken("IQ== 0\n", []byte(`{"tokenizer_class":"QWenTokenizer","added_tokens_decoder":{"x":{}}}`)),
 			[]string{"added_tokens_decoder", `"x"`}},
-		{"no tekken", func() error { _, err := ParseTekken([]byte("[")); return err }, []string{"not a tekken.json"}},
+		{"no tekken", func() error { _, err := parseTekken([]byte("[")); return err }, []string{"not a tekken.json"}},
 		{"sizes", tekken(func(f map[string]json.RawMessage) { f["config"] = json.RawMessage(`{}`) }), []string{"config: 0 ids"}},
 		{"no special tokens", tekken(func(f map[string]json.RawMessage) { delete(f, "special_tokens") }), []string{"special_tokens: missing"}},
 		{"special rank", tekken(func(f map[string]json.RawMessage) {

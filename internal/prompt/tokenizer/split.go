@@ -12,6 +12,8 @@ type stage struct {
 	// byteLevel marks the stage behind which upstream writes a text in the byte alphabet.
 	byteLevel bool
 	role      role
+	// shortcut marks a stage that upstream does not have: it changes no ids.
+	shortcut bool
 }
 
 // splitter returns the length of the first word of text, which is not empty. A word is what the pattern matches at its
