@@ -19,14 +19,18 @@ func Await(ctx context.Context, url, model string) error {
 		return err
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	var last error
 	for {
 		err := attempt(ctx, client, url, body)
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil { // an attempt that the end cut short tells nothing
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return err
+			return last
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
