@@ -19,6 +19,7 @@ VOCABULARIES := llama3_1 qwen2_5 qwen3 deepseek_v3
 VOCABULARY_VERSION := 3.7.2
 # What says which ids and texts are right: the libraries that engines use.
 ORACLES := tokenizers==0.23.3 jinja2==3.1.6 markupsafe==3.0.4
+RIVAL := fastokens==0.3.5
 # Chat templates of real models, some seventy of them, lie in the sources of this Python package.
 TEMPLATES_FROM := llama-cpp-python
 TEMPLATES_VERSION := 0.3.36
@@ -67,6 +68,15 @@ bench: ## Run the benchmarks; BENCH=regexp chooses.
 .PHONY: bench-extproc
 bench-extproc: ## Compare the CPU of a decision with a plain no-op ext_proc server, in one run.
 	go run ./extproc/bench $(BENCH_ARGS)
+
+.PHONY: bench-tokens
+bench-tokens: vocabularies $(CACHE)/oracle/bin/python ## Compare the tokenizer with tokenizers and fastokens, on one core, in one run.
+	@$(CACHE)/oracle/bin/pip install --quiet --disable-pip-version-check --no-deps $(RIVAL) || echo "$(RIVAL) does not install here: comparing without it"
+	@$(CACHE)/oracle/bin/python internal/prompt/tokenizer/testdata/speed.py $(CACHE)/vocabularies $(PROMPTS)
+
+.PHONY: bench-turn
+bench-turn: vocabularies ## Measure what a turn costs from its body to its chain, with the vocabularies of real models.
+	TOKENIZERS='$(TOKENIZERS)' go test -run '^$$' -bench 'Turn|SharedSystem' -benchmem -count 5 ./internal/prompt
 
 .PHONY: fuzz
 fuzz: ## Fuzz every target for FUZZTIME each (default 10s).

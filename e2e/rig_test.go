@@ -100,7 +100,7 @@ func start(t *testing.T, s setup) *rig {
 	r.eventually("every engine is ready", func() bool { return len(r.workers("ready")) == s.engines })
 	r.eventually("Envoy serves a steered request", func() bool {
 		a, err := r.chat(t.Context(), chatRequest{prompt: "hello", tokens: 1, header: s.header})
-		return err == nil && a.status == 200
+		return err == nil && a.status == 200 && r.metric(`attache_router_decisions_total{pool="default"}`) > 0
 	})
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -100,6 +100,41 @@ func loadedKeyer(tb testing.TB, dir string, memo int) *Keyer {
 	return k
 }
 
+// BenchmarkSharedSystem is a new conversation behind a system prompt that others have had before.
+func BenchmarkSharedSystem(b *testing.B) {
+	for name, dir := range modelsAtHand(b) {
+		b.Run(name, func(b *testing.B) {
+			k := loadedKeyer(b, dir, 1<<30)
+			var system strings.Builder
+			for _, p := range agentPrompts(b) {
+				if system.WriteString(p); system.Len() > 200<<10 {
+					break
+				}
+			}
+			body := []byte(`{"messages":[{"role":"system","content":` + string(openai.AppendString(nil, system.String()[:200<<10])) +
+				`},{"role":"user","content":"Question 00000000: why does the build fail?"}]}`)
+			changing := body[bytes.LastIndex(body, []byte("00000000")):][:8]
+			var req openai.Request
+			var chain Chain
+			before, _ := k.exact.Load().texts.memo.snapshot()
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			n := 0
+			for ; b.Loop(); n++ {
+				copy(changing, fmt.Sprintf("%08d", n+1))
+				if err := openai.Scan(&req, openai.Chat, body); err != nil {
+					b.Fatal(err)
+				}
+				k.Chain(b.Context(), &chain, &Query{Body: body, Scan: &req, Seed: 1})
+			}
+			after, _ := k.exact.Load().texts.memo.snapshot()
+			made := after.tokens - after.reused - (before.tokens - before.reused)
+			b.ReportMetric(float64(chain.Tokens), "tokens")
+			b.ReportMetric(float64(made)/float64(n), "made/op")
+		})
+	}
+}
+
 // BenchmarkTurn is what a turn of an agent costs from its body to its chain: when nothing of it was seen before, and when
 // all but the last message was.
 func BenchmarkTurn(b *testing.B) {

@@ -199,3 +199,33 @@ func TestShortWords(t *testing.T) {
 		}
 	}
 }
+
+// TestSeparateTokens: tokens that are looked for behind the normalizer cut texts like all others, unless that could change what
+// is found.
+func TestSeparateTokens(t *testing.T) {
+	plain := func(contents ...string) (tokens []addedToken) {
+		for _, c := range contents {
+			tokens = append(tokens, addedToken{content: c})
+		}
+		return tokens
+	}
+	for _, c := range []struct {
+		name          string
+		first, second []addedToken
+		want          bool
+	}{
+		{"nothing in common", plain("<|a|>", "<|b|>"), plain("<|c|>", "[d]"), true},
+		{"no others", nil, plain("a", "ab"), true},
+		{"one within another", plain("<|a|>"), plain("a"), false},
+		{"and the other way round", plain("a"), plain("<|a|>"), false},
+		{"one goes on where another ends", plain("ab"), plain("bc"), false},
+		{"and the other way round", plain("bc"), plain("ab"), false},
+		{"the same beginning", plain("<|a|>"), plain("<|a|>b"), false},
+		{"white space", plain("<|a|>"), plain("b c"), false},
+		{"a flag", plain("<|a|>"), []addedToken{{content: "b", singleWord: true}}, false},
+	} {
+		if got := separate(c.first, c.second); got != c.want {
+			t.Errorf("%s: %t, want %t", c.name, got, c.want)
+		}
+	}
+}

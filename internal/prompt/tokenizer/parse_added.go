@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // addedEntry is one of added_tokens.
@@ -74,9 +75,39 @@ func (t *Tokenizer) placeTokens(entries []addedEntry, tokens map[string]uint32) 
 			raw = append(raw, a)
 		}
 	}
+	if len(t.normalizer) == 0 && separate(raw, normalized) {
+		raw, normalized = append(raw, normalized...), nil
+	}
 	t.raw, t.normalized = newMatcher(raw), newMatcher(normalized)
 	t.setTexts(tokens)
 	return nil
+}
+
+// separate tells that it makes no difference whether two kinds of tokens are looked for one after the other or both at once:
+// none of the one kind ever stands within or across the border of one of the other, and none of the second minds what touches
+// it. Then texts can be cut at all of them.
+func separate(first, second []addedToken) bool {
+	for _, b := range second {
+		if b.singleWord || b.left || b.right || strings.ContainsFunc(b.content, unicode.IsSpace) {
+			return false
+		}
+		for _, a := range first {
+			if overlap(a.content, b.content) || overlap(b.content, a.content) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// overlap tells whether an end of a is a beginning of b, or all of b stands in a.
+func overlap(a, b string) bool {
+	for i := range len(a) {
+		if end := a[i:]; strings.HasPrefix(b, end) || strings.HasPrefix(end, b) {
+			return true
+		}
+	}
+	return false
 }
 
 func (t *Tokenizer) setTexts(tokens map[string]uint32) {
