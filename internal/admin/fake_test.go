@@ -92,7 +92,7 @@ func newFake() *fake {
 		},
 		pools: []Pool{
 			{Name: "chat", Models: []string{"llama-3.3-70b", "llama-3.1-8b-instruct"}, Policy: "time", WorkersReady: 4, WorkersTotal: 5,
-				RequestsPerS: Known(33.9), Reuse: reuse, TTFTP50S: Known(0.171), TTFTP99S: Known(1.18), SpeedFactor: Known(1.08)},
+				RequestsPerS: Known(33.9), Reuse: reuse, TTFTP50S: Known(0.171), TTFTP99S: Known(1.18), SpeedFactor: Known(1.08), Rung: "exact"},
 			{Name: "code", Policy: "dynamo", WorkersReady: 2, WorkersTotal: 3, RequestsPerS: Known(7.37),
 				Reuse: Reuse{Available: Known(0.9), Captured: Known(0.88)}, TTFTP50S: Known(0.29), TTFTP99S: Known(2.6)},
 		},

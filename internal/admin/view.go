@@ -93,6 +93,9 @@ type Pool struct {
 	Reuse        Reuse    `json:"cached_share"`
 	TTFTP50S     Figure   `json:"ttft_p50_s"`
 	TTFTP99S     Figure   `json:"ttft_p99_s"`
+	// Rung is how prompts are cut into blocks at best: "exact", "engine" or "approximate"; RungReason is why not better.
+	Rung       string `json:"rung"`
+	RungReason string `json:"rung_reason"`
 	// SpeedFactor is the learnt k of the time policy: observed over estimated first-token time. 1 is as configured.
 	SpeedFactor Figure `json:"speed_factor"`
 }

@@ -213,13 +213,29 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
+// serves keeps a log and does something when it says that attache serves.
+type serves struct {
+	strings.Builder
+
+	mu   sync.Mutex // guards Builder
+	then func()
+}
+
+func (s *serves) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if strings.Contains(string(line), "attache serves") {
+		s.then()
+	}
+	return s.Builder.Write(line)
+}
+
 func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	var log strings.Builder
+	log := serves{then: cancel}
 	opts := Options{Version: "test", Log: NewLogger(config.Log{Level: "info", Format: "json"}, &log)}
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, quiet(), opts) }()
-	time.AfterFunc(200*time.Millisecond, cancel)
 	select {
 	case err := <-done:
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"attache/internal/admin"
 	"attache/internal/config"
+	"attache/internal/prompt"
 	"attache/internal/router"
 	"attache/internal/worker"
 	"attache/xds"
@@ -41,6 +42,12 @@ func (s *source) Status() admin.Status {
 			st.Warnings = append(st.Warnings, fmt.Sprintf("%s (%s) is %s: %s", w.Name, w.Address, w.State, w.Cause))
 		}
 	}
+	for _, p := range s.router.Pools() {
+		if p.Why == string(prompt.Mismatch) {
+			st.Warnings = append(st.Warnings, fmt.Sprintf("pool %s: its engines make other tokens than its model folder says, "+
+				"so prompts are cut by length; the log shows an example", p.Name))
+		}
+	}
 	if st.ErrorsTotal > 0 {
 		st.Errors = []admin.Tally{{Name: "failed requests", Total: st.ErrorsTotal}}
 	}
@@ -69,7 +76,7 @@ func (s *source) Pools() []admin.Pool {
 		pools = append(pools, admin.Pool{
 			Name: p.Name, Models: p.Models, Policy: p.Policy, WorkersReady: len(set.Eligible(p.Name)), WorkersTotal: len(set.Pool(p.Name)),
 			RequestsPerS: sum.RequestsPerS, Reuse: sum.Reuse, TTFTP50S: sum.TTFTP50S, TTFTP99S: sum.TTFTP99S,
-			SpeedFactor: admin.Known(p.SpeedFactor),
+			Rung: p.Rung, RungReason: p.Why, SpeedFactor: admin.Known(p.SpeedFactor),
 		})
 	}
 	return pools

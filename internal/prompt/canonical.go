@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"attache/internal/block"
@@ -37,6 +38,10 @@ const (
 	markToolArguments = 0xff
 )
 
+// attribution begins a text that some coding agents put in front of their system prompt. It differs from request to request,
+// and engines leave it out, lest no prompt begin like another (vLLM, entrypoints/anthropic/serving.py).
+var attribution = []byte("x-anthropic-billing-header")
+
 // idBytes is the size of a token id in what is hashed.
 const idBytes = 4
 
@@ -69,7 +74,7 @@ func (w *writer) conversation(body []byte, req *openai.Request) {
 			w.mark(markRole)
 			w.payload(body, p)
 		default:
-			if p.Span.Empty() {
+			if p.Span.Empty() || req.Kind == openai.Messages && bytes.HasPrefix(p.Span.In(body), attribution) {
 				continue
 			}
 			w.mark(marker(p.Kind))

@@ -196,6 +196,23 @@ func (k *Keyer) known(dst *Chain, q *Query) *UnknownError {
 	return k.render(e, dst, q, s)
 }
 
+// State is the best way to a chain that requests have at present, and why there is no better one.
+func (k *Keyer) State() (Rung, Reason) {
+	best, why := Exact, Reason("")
+	switch {
+	case k.model.ModelDir == "":
+		best, why = Approximate, NoModel
+	case k.exact.Load() == nil:
+		best, why = Approximate, Loading
+	case !k.trusted():
+		best, why = Approximate, Mismatch
+	}
+	if best == Approximate && k.model.Tokenize {
+		best = Engine
+	}
+	return best, why
+}
+
 // trusted tells whether our tokens are the engines', as far as they let us know.
 func (k *Keyer) trusted() bool { return k.check.Trusted() && !k.doubted.Load() }
 

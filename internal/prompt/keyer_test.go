@@ -66,6 +66,8 @@ func TestCanonicalText(t *testing.T) {
 			"\xf6assistant\xf9Hm\xfef\xff{\\\"a\\\":1}\xfeg\xff\xfc{\"a\":1}\xf6tool\xf7n\xf8c\xfbx"},
 		{openai.Responses, `{"input":"Hi","instructions":"Be brief."}`, "\xf6system\xfbBe brief.\xf6user\xfbHi"},
 		{openai.Messages, `{"messages":[{"role":"user","content":"Hi"}],"system":"S"}`, "\xf6system\xfbS\xf6user\xfbHi"},
+		{openai.Messages, `{"messages":[{"role":"user","content":"Hi"}],"system":[{"type":"text","text":"x-anthropic-billing-header: cch=1f;"},{"type":"text","text":"S"}]}`,
+			"\xf6system\xfbS\xf6user\xfbHi"},
 		{openai.Completions, `{"prompt":"Once \u0075pon\u000a"}`, `Once upon\n`},
 		{openai.Completions, `{"prompt":["one","two"]}`, "one"},
 	} {

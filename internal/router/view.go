@@ -24,6 +24,7 @@ type Watcher interface {
 type PoolView struct {
 	Name, Policy string
 	Models       []string
+	Rung, Why    string  // how prompts are cut at best, and what keeps them from a better way
 	SpeedFactor  float64 // observed prefill time as a multiple of the estimated
 }
 
@@ -123,7 +124,8 @@ func (t *tallies) finished(worker string, rec *record, o *Outcome) {
 func (r *Router) Pools() []PoolView {
 	views := make([]PoolView, len(r.pools))
 	for i, p := range r.pools {
-		views[i] = PoolView{Name: p.name, Policy: p.scorer.Policy(), Models: r.modelsOf(p), SpeedFactor: p.scorer.SpeedFactor()}
+		rung, why := p.keyer.State()
+		views[i] = PoolView{Rung: rung.String(), Why: string(why), Name: p.name, Policy: p.scorer.Policy(), Models: r.modelsOf(p), SpeedFactor: p.scorer.SpeedFactor()}
 	}
 	return views
 }

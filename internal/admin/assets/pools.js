@@ -43,7 +43,7 @@ function pool() {
       text(ready, `${p.workers_ready} of ${plural(p.workers_total, 'worker')} ready`);
       set(ready, { 'data-level': p.workers_total === 0 || p.workers_ready === 0 ? 'failed'
         : p.workers_ready < p.workers_total ? 'degraded' : 'ok' });
-      const line = `${p.models.length ? p.models.join(', ') : 'every model'} · ${p.policy} policy`;
+      const line = [p.models.length ? p.models.join(', ') : 'every model', `${p.policy} policy`, tokens(p)].join(' · ');
       text(about, line);
       set(about, { title: line });
       requests(rate(p.requests_per_s));
@@ -56,6 +56,13 @@ function pool() {
       text(losses, lost(p.cached_share));
     },
   };
+}
+
+// tokens says how prompts are cut into blocks.
+function tokens({ rung, rung_reason: why }) {
+  if (rung === 'exact') return 'exact tokens';
+  const because = { no_model: '', loading: ' while the model is read', count_mismatch: ': the engines make other tokens' }[why] ?? '';
+  return (rung === 'engine' ? 'tokens from the engines' : 'tokens by length') + because;
 }
 
 // lost says where reuse stays behind what was on offer, in percentage points.
