@@ -5,13 +5,48 @@ package tokenizer
 // pattern ever sees both sides: that their words are those of the whole is what FuzzChunk holds them to.
 
 const (
-	chunkSlots = 1 << 13 // chunks remembered, in pairs of two: 2.5 MB
+	chunkSlots = 1 << 13 // chunks remembered: 2.5 MB
+	chunkWays  = 8       // places that a chunk may have
 	chunkLeast = 64      // a chunk ends at the first place behind so many bytes where it may
 	chunkText  = 128     // longest remembered chunk
 	chunkIDs   = 44      // most ids of a remembered chunk
 )
 
-// chunkSlot holds one chunk and its ids. An unused one has length 0, which no chunk has.
+// chunkTable remembers chunks. A chunk has its place in one of chunkWays slots that stand together; tags, which all lie in a
+// cache line, tell which of them to look at. With fewer ways chunks of one long text drive each other out long before the table
+// is full.
+type chunkTable struct {
+	tags  []uint32 // of the hash of the chunk in the slot; 0 for none
+	slots []chunkSlot
+}
+
+func newChunkTable() chunkTable {
+	return chunkTable{tags: make([]uint32, chunkSlots), slots: make([]chunkSlot, chunkSlots)}
+}
+
+// find returns the slot of a chunk, or the one where it may be put, and whether it is there.
+func (c *chunkTable) find(text []byte, hash uint64) (slot *chunkSlot, tag *uint32, found bool) {
+	base := int(hash % (chunkSlots / chunkWays) * chunkWays)
+	tags := c.tags[base : base+chunkWays : base+chunkWays]
+	want := tagOf(hash)
+	free := int(hash >> 61) // any of them, so that no order of texts always misses
+	for i, t := range tags {
+		if t == want {
+			if s := &c.slots[base+i]; int(s.length) == len(text) && string(s.text[:len(text)]) == string(text) {
+				return s, &tags[i], true
+			}
+		}
+		if t == 0 {
+			free = i
+		}
+	}
+	return &c.slots[base+free], &tags[free], false
+}
+
+// tagOf is never 0.
+func tagOf(hash uint64) uint32 { return uint32(hash>>29) | 1 }
+
+// chunkSlot holds one chunk and its ids.
 type chunkSlot struct {
 	length, count uint8
 	text          [chunkText]byte
@@ -76,7 +111,7 @@ func isVisible(c byte) bool { return '!' <= c && c <= '~' }
 
 // piece appends the ids of a piece of normalized text between two added tokens.
 func (w *workspace) piece(t *Tokenizer, text []byte, atStart bool) {
-	if !t.chunked || w.chunks == nil {
+	if !t.chunked || w.chunks.slots == nil {
 		w.split(t, t.stages, text, atStart)
 		return
 	}
@@ -94,20 +129,15 @@ func (w *workspace) chunk(t *Tokenizer, text []byte) {
 		return
 	}
 	hash := w.hash(text)
-	pair := (*[2]chunkSlot)(w.chunks[hash%(chunkSlots/2)*2:])
-	for i := range pair {
-		if s := &pair[i]; int(s.length) == len(text) && string(s.text[:len(text)]) == string(text) {
-			w.dst = append(w.dst, s.ids[:s.count]...)
-			return
-		}
-	}
-	slot := &pair[hash>>63] // any of the two, so that no order of texts always misses
-	if pair[0].length == 0 {
-		slot = &pair[0]
+	slot, tag, found := w.chunks.find(text, hash)
+	if found {
+		w.dst = append(w.dst, slot.ids[:slot.count]...)
+		return
 	}
 	start := len(w.dst)
 	w.split(t, t.stages, text, false)
 	if ids := w.dst[start:]; len(ids) <= chunkIDs {
+		*tag = tagOf(hash)
 		slot.length = uint8(len(text))
 		slot.count = uint8(copy(slot.ids[:], ids))
 		copy(slot.text[:], text)

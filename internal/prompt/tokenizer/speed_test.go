@@ -100,7 +100,7 @@ func BenchmarkStream(b *testing.B) {
 func (t *Tokenizer) forget() {
 	for _, w := range t.spaces.free {
 		clear(w.words)
-		clear(w.chunks)
+		clear(w.chunks.tags)
 	}
 }
 

@@ -16,9 +16,9 @@ const (
 
 // workspace is what one call works with. It belongs to one goroutine at a time.
 type workspace struct {
-	// words and chunks are nil in workspaces beyond those that are kept.
+	// words and chunks are empty in workspaces beyond those that are kept.
 	words  []wordSlot
-	chunks []chunkSlot
+	chunks chunkTable
 	seed   maphash.Seed
 	dst    []uint32
 	work   scratch
@@ -92,7 +92,7 @@ func (p *workspaces) get() *workspace {
 		return new(workspace)
 	}
 	p.made++
-	return &workspace{words: make([]wordSlot, wordSlots), chunks: make([]chunkSlot, chunkSlots), seed: maphash.MakeSeed()}
+	return &workspace{words: make([]wordSlot, wordSlots), chunks: newChunkTable(), seed: maphash.MakeSeed()}
 }
 
 func (p *workspaces) put(w *workspace) {
