@@ -55,7 +55,7 @@ func newAsker() *asker {
 // askable tells the reasons for which an engine knows better: it has the model, or the template, that is missing here.
 func askable(why Reason) bool {
 	switch why {
-	case NoModel, Loading, NoTemplate, TemplateFailed, Mismatch:
+	case NoModel, Loading, NoTemplate, TemplateFailed, TokenizerFailed, Mismatch:
 		return true
 	default:
 		return false

@@ -79,6 +79,8 @@ const (
 	Refused Reason = "refused"
 	// TemplateFailed: the template asks for what is not supported here, or for too much.
 	TemplateFailed Reason = "template_failed"
+	// TokenizerFailed: an unusual pattern of the vocabulary takes too long on the text.
+	TokenizerFailed Reason = "tokenizer_failed"
 	// Odd: members have types that engines refuse.
 	Odd Reason = "odd_body"
 	// Mismatch: counts differ from those of the engines, so the model folder is not theirs.
@@ -90,5 +92,5 @@ const (
 // Reasons lists all reasons.
 func Reasons() []Reason {
 	return []Reason{NoPrompt, NoModel, Loading, OtherAPI, NoTemplate, OwnTemplate, Truncation, MediaParts, Refused,
-		TemplateFailed, Odd, Mismatch, AskFailed}
+		TemplateFailed, TokenizerFailed, Odd, Mismatch, AskFailed}
 }

@@ -15,6 +15,8 @@ type Tokenizer interface {
 	// NextAdded finds the first added token in text: where it begins and ends. What stands before it and what follows are
 	// tokenized independently of each other.
 	NextAdded(text []byte) (start, end int, id uint32, ok bool)
+	// GaveUp counts the texts so far whose tokens are wrong, because finding them would have taken too long.
+	GaveUp() uint64
 }
 
 // texts turns rendered prompts into chains, and remembers what it has seen before.
@@ -35,8 +37,10 @@ type textScratch struct {
 	ids  []uint32
 }
 
-// chain makes the chain of a text into dst. before and after are tokens around it. seed is the namespace, see block.Seed.
-func (x *texts) chain(dst *Chain, text []byte, before, after []uint32, seed uint64, s *textScratch) {
+// chain makes the chain of a text into dst. before and after are tokens around it. seed is the namespace, see block.Seed. It
+// reports false when the tokenizer gave up, on this text or on another at the same time: then the chain may be wrong.
+func (x *texts) chain(dst *Chain, text []byte, before, after []uint32, seed uint64, s *textScratch) bool {
+	gaveUp := x.tokenizer.GaveUp()
 	x.cut(text, before, seed, s)
 	at, hashes, rest := x.memo.find(s.keys)
 	dst.Hashes = append(dst.Hashes[:0], hashes...)
@@ -55,7 +59,7 @@ func (x *texts) chain(dst *Chain, text []byte, before, after []uint32, seed uint
 		done = s.ends[k]
 		x.complete(dst, seed, s)
 		tokens := len(dst.Hashes)*x.blockTokens + len(s.ids)
-		if tokens-last >= spacing || k == len(s.ends)-1 {
+		if (tokens-last >= spacing || k == len(s.ends)-1) && x.tokenizer.GaveUp() == gaveUp {
 			x.memo.put(s.keys[k], parent, dst.Hashes, s.ids)
 			parent, last = &s.keys[k], tokens
 		}
@@ -65,6 +69,7 @@ func (x *texts) chain(dst *Chain, text []byte, before, after []uint32, seed uint
 	dst.Tokens = len(dst.Hashes)*x.blockTokens + len(s.ids)
 	dst.BlockTokens = x.blockTokens
 	x.memo.count(reused, dst.Tokens)
+	return x.tokenizer.GaveUp() == gaveUp
 }
 
 // complete moves complete blocks from the tokens to the chain.

@@ -16,13 +16,23 @@ import (
 // words is a tokenizer whose tokens are words, spaces with the word behind them; <a> and <b> are added tokens. read
 // counts the bytes that it was asked to tokenize.
 type words struct {
-	mu   sync.Mutex
-	read int
+	mu     sync.Mutex
+	read   int
+	gaveUp uint64 // texts with "hard" in them
+}
+
+func (w *words) GaveUp() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.gaveUp
 }
 
 func (w *words) Append(dst []uint32, text []byte) []uint32 {
 	w.mu.Lock()
 	w.read += len(text)
+	if bytes.Contains(text, []byte("hard")) {
+		w.gaveUp++
+	}
 	w.mu.Unlock()
 	for len(text) > 0 {
 		start, end, id, ok := w.NextAdded(text)
@@ -174,4 +184,21 @@ func TestTextsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestWrongTokensAreNotRemembered: a text that the tokenizer gives up has no chain, and leaves nothing behind that later ones
+// would be made of.
+func TestWrongTokensAreNotRemembered(t *testing.T) {
+	x := &texts{tokenizer: new(words), blockTokens: 2, memo: newMemo(100_000)}
+	var s textScratch
+	var c Chain
+	if x.chain(&c, []byte("<a>a hard one<b>"), nil, nil, 1, &s) {
+		t.Error("a text that was given up counts as known")
+	}
+	if len(x.memo.entries) != 0 {
+		t.Errorf("%d beginnings are remembered, want none", len(x.memo.entries))
+	}
+	if !x.chain(&c, []byte("<a>an easy one<b>"), nil, nil, 1, &s) {
+		t.Error("a text that was not given up counts as unknown")
+	}
 }

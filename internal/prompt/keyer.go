@@ -3,6 +3,7 @@ package prompt
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -237,10 +238,14 @@ func (k *Keyer) render(e *exact, dst *Chain, q *Query, s *scratch) *UnknownError
 	if s.rendered.Around {
 		before, after = e.model.before, e.model.after
 	}
-	e.texts.chain(dst, s.rendered.Text, before, after, q.Seed, &s.textScratch)
+	if !e.texts.chain(dst, s.rendered.Text, before, after, q.Seed, &s.textScratch) {
+		return errGaveUp
+	}
 	dst.Own, dst.Count = len(dst.Hashes), dst.Tokens
 	return nil
 }
+
+var errGaveUp = &UnknownError{Why: TokenizerFailed, Err: errors.New("the vocabulary's pattern takes too long on this text")}
 
 // ask makes the chain of the tokens that an engine tells; it reports whether it did.
 func (k *Keyer) ask(ctx context.Context, dst *Chain, q *Query) bool {

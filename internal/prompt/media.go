@@ -16,7 +16,11 @@ const assumedMediaTokens = 256
 // with the hash of the medium: so equal texts with other pictures differ from the picture on, and what comes before it is
 // exact.
 func (k *Keyer) withMedia(e *exact, dst *Chain, q *Query, s *scratch) *UnknownError {
+	gaveUp := e.model.tokenizer.GaveUp()
 	s.ids = e.model.Tokens(s.ids[:0], &s.rendered)
+	if e.model.tokenizer.GaveUp() != gaveUp {
+		return errGaveUp
+	}
 	parts := mediaParts(q.Scan)
 	run := k.model.MediaTokens
 	if run == 0 {

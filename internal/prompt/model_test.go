@@ -249,3 +249,16 @@ func TestTrustIsLostAndRegained(t *testing.T) {
 		t.Errorf("logged:\n%s", log.String())
 	}
 }
+
+// TestReasonsAreExplained: what metrics and the log say can be looked up.
+func TestReasonsAreExplained(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range Reasons() {
+		if !strings.Contains(string(docs), "\n| `"+string(r)+"` |") {
+			t.Errorf("docs/operations.md does not explain %s", r)
+		}
+	}
+}

@@ -59,7 +59,11 @@ func (w *workspace) split(t *Tokenizer, stages []stage, text []byte, atStart boo
 		text = w.cut
 	}
 	if st.regex != nil {
-		for _, p := range st.regex.cut(text) {
+		parts, inTime := st.regex.cut(text)
+		if !inTime {
+			t.gaveUp.Add(1)
+		}
+		for _, p := range parts {
 			w.split(t, stages, text[p.from:p.to], atStart && p.from == 0)
 		}
 		return

@@ -15,9 +15,10 @@ type regexSplit struct {
 	invert   bool
 }
 
-// matchTime bounds the time that one piece of text may take. What is left then stays one word: its ids are wrong, but a
-// pattern that some text drives into exponential time cannot hold up a gateway.
-const matchTime = time.Second
+// matchTime bounds the time that one piece of text may take. What is left then stays one word, and the text counts as given up:
+// its ids are wrong, but a pattern that some text drives into exponential time cannot hold up a gateway. It is much longer than
+// any honest text needs, for on a machine without a free processor the clock jumps.
+const matchTime = 3 * time.Second
 
 // part is a piece between two borders.
 type part struct {
@@ -28,9 +29,9 @@ type part struct {
 // behaviors are the rules by which matches and what is between them become words.
 var behaviors = []string{"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"}
 
-// cut returns the words of text.
-func (s *regexSplit) cut(text []byte) []part {
-	parts := s.matches(text)
+// cut returns the words of text, and whether there was time to find them all.
+func (s *regexSplit) cut(text []byte) ([]part, bool) {
+	parts, inTime := s.matches(text)
 	if s.invert {
 		for i := range parts {
 			parts[i].match = !parts[i].match
@@ -47,7 +48,7 @@ func (s *regexSplit) cut(text []byte) []part {
 	case "Contiguous":
 		parts = join(parts, func(p, before part) bool { return p.match == before.match })
 	}
-	return slices.DeleteFunc(parts, func(p part) bool { return p.from == p.to })
+	return slices.DeleteFunc(parts, func(p part) bool { return p.from == p.to }), inTime
 }
 
 // join makes one part of each run in which a part belongs to the one before.
@@ -66,7 +67,7 @@ func join(parts []part, belongs func(p, before part) bool) []part {
 }
 
 // matches cuts text at the borders of all matches.
-func (s *regexSplit) matches(text []byte) []part {
+func (s *regexSplit) matches(text []byte) (parts []part, inTime bool) {
 	runes := make([]rune, 0, len(text))
 	starts := make([]int, 0, len(text)+1) // by rune
 	for i := 0; i < len(text); {
@@ -79,7 +80,6 @@ func (s *regexSplit) matches(text []byte) []part {
 	}
 	starts = append(starts, len(text))
 
-	var parts []part
 	done, began := 0, time.Now()
 	m, err := s.re.FindRunesMatch(runes)
 	for err == nil && m != nil && time.Since(began) < matchTime {
@@ -94,5 +94,5 @@ func (s *regexSplit) matches(text []byte) []part {
 	if done < len(text) {
 		parts = append(parts, part{done, len(text), false})
 	}
-	return parts
+	return parts, err == nil && m == nil
 }

@@ -1,9 +1,12 @@
 package tokenizer
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+)
 
-// Tokenizer is one loaded vocabulary with all that surrounds it. It does not change after Parse and is safe for concurrent
-// use.
+// Tokenizer is one loaded vocabulary with all that surrounds it. But for a count it does not change after Parse, and it is safe
+// for concurrent use.
 type Tokenizer struct {
 	// raw holds the added tokens that are looked for in the text as it is, normalized those looked for behind the normalizer.
 	raw, normalized *matcher
@@ -21,6 +24,7 @@ type Tokenizer struct {
 	notes         []string
 	// startMatters tells that a text is tokenized otherwise at the beginning of a prompt than behind an added token.
 	startMatters bool
+	gaveUp  atomic.Uint64
 	// chunked tells that the stages split chunks of a text as they split the whole.
 	chunked bool
 }
@@ -70,6 +74,10 @@ func (t *Tokenizer) Vocabulary() int { return t.size }
 // Notes tells what a caller may want to log: where this tokenizer does without what makes others exact and fast. It is empty for
 // those that are common.
 func (t *Tokenizer) Notes() []string { return slices.Clone(t.notes) }
+
+// GaveUp counts the texts so far whose words could not be found in time, so that their ids are wrong: possible only with patterns
+// that Notes names. Whoever needs to know whether ids are right looks at it before and after.
+func (t *Tokenizer) GaveUp() uint64 { return t.gaveUp.Load() }
 
 // NextAdded finds the first added token in text at which text can be cut: Append of what stands before it, its id and Append
 // of what stands behind it are together the Append of the whole. start and end include the white space that the token
