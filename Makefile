@@ -17,8 +17,8 @@ GOLANGCI_LINT_VERSION := v2.15.0
 # internal/prompt/testdata/vocabularies.sha256, and belong to the makers of the models: none is ever committed.
 VOCABULARIES := llama3_1 qwen2_5 qwen3 deepseek_v3
 VOCABULARY_VERSION := 3.7.2
-# What says which ids and texts are right: the libraries that engines use.
-ORACLES := tokenizers==0.23.3 jinja2==3.1.6 markupsafe==3.0.4
+# What says which ids and texts are right, and talks to our sockets: the libraries that engines use.
+ORACLES := tokenizers==0.23.3 jinja2==3.1.6 markupsafe==3.0.4 pyzmq==27.3.0
 RIVAL := fastokens==0.3.5
 # Chat templates of real models, some seventy of them, lie in the sources of this Python package.
 TEMPLATES_FROM := llama-cpp-python
@@ -49,7 +49,7 @@ demo: build envoy ## Watch real requests go through a real Envoy to simulated en
 
 .PHONY: test
 test: build envoy envoy-all golden golden-templates ## Run every test: packages, then end to end on real Envoy.
-	ENVOY='$(ENVOY)' ENVOY_ALL='$(ENVOY_ALL)' TOKENIZERS='$(TOKENIZERS)' TOKENIZER_GOLDEN='$(TOKENIZER_GOLDEN)' TEMPLATES_GOLDEN='$(TEMPLATES_GOLDEN)' \
+	ENVOY='$(ENVOY)' ENVOY_ALL='$(ENVOY_ALL)' TOKENIZERS='$(TOKENIZERS)' TOKENIZER_GOLDEN='$(TOKENIZER_GOLDEN)' TEMPLATES_GOLDEN='$(TEMPLATES_GOLDEN)' PYTHON='$(abspath $(CACHE)/oracle/bin/python)' \
 	  go test $(TEST_ARGS) $$(go list ./... | grep -v '^attache/e2e')
 	ENVOY='$(ENVOY)' ATTACHE='$(abspath bin/attache)' go test -count=1 -timeout 15m $(TEST_ARGS) ./e2e/...
 

@@ -35,6 +35,7 @@ var rungs = map[string][]string{
 	"internal/admin":            {"internal/router", "internal/worker", "indexer"},
 	"indexer":                   {"internal/block"},
 	"indexer/events/wire":       {},
+	"indexer/events/zmtp":       {},
 	"internal/worker":           {},
 	"scoring":                   {},
 	"internal/block":            {},
