@@ -24,7 +24,7 @@ type Tokenizer struct {
 	notes         []string
 	// startMatters tells that a text is tokenized otherwise at the beginning of a prompt than behind an added token.
 	startMatters bool
-	gaveUp  atomic.Uint64
+	gaveUp       atomic.Uint64
 	// chunked tells that the stages split chunks of a text as they split the whole.
 	chunked bool
 }
