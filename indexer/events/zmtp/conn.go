@@ -49,9 +49,7 @@ func (c *conn) Read(p []byte) (int, error) {
 			if c.armed = wait > 0; c.armed {
 				until = time.Now().Add(wait)
 			}
-			if err := c.nc.SetReadDeadline(until); err != nil {
-				return 0, err
-			}
+			_ = c.nc.SetReadDeadline(until) // it fails on a closed connection alone, of which Read tells more
 		}
 		n, err := c.nc.Read(p)
 		switch {
