@@ -34,6 +34,7 @@ var rungs = map[string][]string{
 	"internal/sim":              {"scoring", "indexer", "internal/block", "internal/openai", "internal/prompt", "internal/worker"},
 	"internal/admin":            {"internal/router", "internal/worker", "indexer"},
 	"indexer":                   {"internal/block"},
+	"indexer/runs":              {"internal/block"},
 	"indexer/events/wire":       {},
 	"indexer/events/zmtp":       {},
 	"internal/worker":           {},
