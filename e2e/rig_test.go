@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,14 +111,22 @@ func start(t *testing.T, s setup) *rig {
 	return r
 }
 
+// lastPort counts the ports that were tried. Ports are below those that systems give to outgoing connections, and none is
+// given out twice, so that what is free now is free when a process takes it, and again after that was killed.
+var lastPort atomic.Int32
+
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 18_000 + os.Getpid()%1000*10 + int(lastPort.Add(1))
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
+		if err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no free port")
+	return 0
 }
 
 // log opens a log file of the rig that the child and nobody else writes to.
