@@ -3,6 +3,7 @@ package prompt
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"attache/internal/openai"
@@ -40,7 +41,7 @@ func (k *Keyer) Probe(ctx context.Context, engines []Probed, now time.Time) {
 		return
 	}
 	for address := range k.probes {
-		if !contains(engines, address) {
+		if !slices.ContainsFunc(engines, func(e Probed) bool { return e.Address == address }) {
 			delete(k.probes, address)
 		}
 	}
@@ -69,15 +70,6 @@ func (k *Keyer) Probe(ctx context.Context, engines []Probed, now time.Time) {
 		}
 	}
 	k.doubted.Store(2*differing > len(k.probes))
-}
-
-func contains(engines []Probed, address string) bool {
-	for _, e := range engines {
-		if e.Address == address {
-			return true
-		}
-	}
-	return false
 }
 
 // probe makes the tokens of the fixed chat here and there. An error means that there is nothing to compare.

@@ -17,7 +17,7 @@ func (c *chatRequest) tools() (jinja.Value, error) {
 		if choice.Text() == "none" {
 			return jinja.None(), nil
 		}
-		only = chosen(choice)
+		only = functionName(choice) // it names a function as a tool does
 	}
 	list := make([]jinja.Value, 0, len(raw.Items()))
 	for _, tool := range raw.Items() {
@@ -28,10 +28,7 @@ func (c *chatRequest) tools() (jinja.Value, error) {
 	return jinja.List(list), nil
 }
 
-// chosen is the one function that tool_choice names; "" for none.
-func chosen(choice jinja.Value) string { return functionName(choice) }
-
-// functionName is the name of the function of a tool.
+// functionName is the name of the function of a tool; "" for none.
 func functionName(tool jinja.Value) string {
 	if d := tool.Dict(); d != nil {
 		if function, _ := d.Get("function"); function.Dict() != nil {
