@@ -102,6 +102,49 @@ func TestAskedTokensMakeTheSameBlocks(t *testing.T) {
 	}
 }
 
+// TestEnginesDoNotVouchForUs: while our counts are not trusted, an engine that is asked agrees with itself, which says nothing of
+// the model folder; only what we count ourselves does. The same holds for token ids.
+func TestEnginesDoNotVouchForUs(t *testing.T) {
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"tokens":[1,2,3]}`) }))
+	defer engine.Close()
+	k, err := New(Params{Config: DefaultConfig(), Model: ModelConfig{ModelDir: smallModel(t, map[string]string{"chat_template.jinja": chatML}), Tokenize: true},
+		Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer k.asker.client.CloseIdleConnections()
+	for range checkLeast {
+		k.Compare(1, 2, "r.1")
+	}
+	ours := 0
+	for range 4 * shadowed {
+		var c Chain
+		var req openai.Request
+		if err := openai.Scan(&req, openai.Chat, []byte(hiBody)); err != nil {
+			t.Fatal(err)
+		}
+		k.Chain(t.Context(), &c, &Query{Body: []byte(hiBody), Scan: &req, Engine: strings.TrimPrefix(engine.URL, "http://")})
+		if c.Rung != Engine {
+			t.Fatalf("rung %s (%s)", c.Rung, c.Why)
+		}
+		if c.Ours {
+			ours++
+			if c.Count == 3 {
+				t.Error("the engine's count is taken for ours")
+			}
+		}
+	}
+	if ours != 4 {
+		t.Errorf("%d of %d requests were counted here, want one in %d", ours, 4*shadowed, shadowed)
+	}
+	if c := chainOf(t, k, openai.Completions, `{"prompt":[1,2,3]}`); c.Ours {
+		t.Error("token ids say nothing of the model folder")
+	}
+}
+
 func TestTokenMemoryIsBounded(t *testing.T) {
 	a := newAsker()
 	for i := range 100 {

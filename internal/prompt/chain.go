@@ -19,6 +19,8 @@ type Chain struct {
 	Own int
 	// Count is how many prompt tokens the engine will report if we are right about its tokens; 0 when nothing is claimed.
 	Count int
+	// Ours says that Count was made with the model folder, so that the engine's count tells whether the folder is right.
+	Ours bool
 }
 
 // Rung says how much is known of a prompt's tokens. Higher is better.
@@ -34,8 +36,6 @@ const (
 	Engine
 	// Exact: the tokens are the engine's own, made by its template and tokenizer, or sent by the client.
 	Exact
-	// Rungs is their number.
-	Rungs
 )
 
 // String names the rung as it appears in metrics and explanations.

@@ -155,7 +155,7 @@ func (k *Keyer) Chain(ctx context.Context, dst *Chain, q *Query) {
 		for _, p := range q.Scan.Parts[1:] {
 			dst.Tokens += k.more(q.Body, p)
 		}
-		dst.Count = 0
+		dst.Count, dst.Ours = 0, false
 	}
 }
 
@@ -189,7 +189,7 @@ func (k *Keyer) known(dst *Chain, q *Query) *UnknownError {
 		if k.turns.Add(1)%shadowed == 0 {
 			var shadow Chain
 			if k.render(e, &shadow, q, s) == nil {
-				dst.Count = shadow.Count
+				dst.Count, dst.Ours = shadow.Count, shadow.Ours
 			}
 		}
 		return &UnknownError{Why: Mismatch}
@@ -241,7 +241,7 @@ func (k *Keyer) render(e *exact, dst *Chain, q *Query, s *scratch) *UnknownError
 	if !e.texts.chain(dst, s.rendered.Text, before, after, q.Seed, &s.textScratch) {
 		return errGaveUp
 	}
-	dst.Own, dst.Count = len(dst.Hashes), dst.Tokens
+	dst.Own, dst.Count, dst.Ours = len(dst.Hashes), dst.Tokens, true
 	return nil
 }
 
@@ -259,7 +259,10 @@ func (k *Keyer) ask(ctx context.Context, dst *Chain, q *Query) bool {
 		return false
 	}
 	dst.Hashes = block.AppendBlocks(dst.Hashes[:0], ids, k.cfg.BlockTokens, q.Seed)
-	dst.Rung, dst.Tokens, dst.Own, dst.Count = Engine, len(ids), len(dst.Hashes), len(ids)
+	dst.Rung, dst.Tokens, dst.Own = Engine, len(ids), len(dst.Hashes)
+	if !dst.Ours {
+		dst.Count = len(ids)
+	}
 	return true
 }
 

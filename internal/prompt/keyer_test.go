@@ -336,7 +336,7 @@ func TestConfig(t *testing.T) {
 }
 
 func TestRungNames(t *testing.T) {
-	for rung, want := range map[Rung]string{None: "none", Approximate: "approximate", Engine: "engine", Exact: "exact", Rungs: "unknown"} {
+	for rung, want := range map[Rung]string{None: "none", Approximate: "approximate", Engine: "engine", Exact: "exact", Exact + 1: "unknown"} {
 		if got := rung.String(); got != want {
 			t.Errorf("rung %d is %q, want %q", rung, got, want)
 		}

@@ -52,7 +52,7 @@ func (k *Keyer) withMedia(e *exact, dst *Chain, q *Query, s *scratch) *UnknownEr
 	dst.Hashes = block.AppendBlocks(dst.Hashes[:0], all, k.cfg.BlockTokens, q.Seed)
 	dst.Tokens, dst.Own, dst.Why = len(all), min(first/k.cfg.BlockTokens, len(dst.Hashes)), MediaParts
 	if k.model.MediaTokens > 0 {
-		dst.Count = len(all)
+		dst.Count, dst.Ours = len(all), true
 	}
 	return nil
 }

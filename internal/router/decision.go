@@ -66,7 +66,7 @@ type record struct {
 	promptTokens                   int
 	rung                           prompt.Rung
 	why                            prompt.Reason
-	count                          int // prompt tokens that the engine should report; 0: nothing is claimed
+	count                          int // prompt tokens that the engine should report if our model folder is right; 0: nothing is claimed
 	stream                         bool
 	available, captured            int              // cached tokens: best any candidate offered, the chosen one's
 	named                          []*worker.Worker // as in Destinations

@@ -212,9 +212,12 @@ func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set
 	rec := &record{
 		router: r, pool: p, number: r.ids.Add(1), at: started, booking: booking, model: names.asked,
 		requestID: req.ID, path: req.Path, tenant: req.Tenant,
-		promptTokens: s.chain.Tokens, rung: s.chain.Rung, why: s.chain.Why, count: s.chain.Count, captured: s.ranked[0].CachedTokens, candidates: len(s.ranked),
+		promptTokens: s.chain.Tokens, rung: s.chain.Rung, why: s.chain.Why, captured: s.ranked[0].CachedTokens, candidates: len(s.ranked),
 		chain:  append([]block.Hash(nil), s.chain.Hashes[:min(len(s.chain.Hashes), keepChain)]...),
 		stream: req.Scan != nil && req.Scan.Stream,
+	}
+	if s.chain.Ours {
+		rec.count = s.chain.Count
 	}
 	rec.ranked = append(rec.rankedSpace[:0], s.ranked[:min(len(s.ranked), keepRanked)]...)
 	rec.named = append(rec.namedSpace[:0], make([]*worker.Worker, named)...)
