@@ -25,12 +25,17 @@ const (
 	modelSeed = 2
 )
 
-// Seed is the seed of Local for one namespace: prompts of different models or cache salts share no block, as their
-// KV caches share none. It is
+// Seed is the seed of one namespace: prompts of different models or cache salts share no block, as their KV caches share
+// none. It is
 //
 //	S = 1337 (+ xxh3_64(salt, 1) if there is a salt) (+ xxh3_64(model, 2) if there is a model)
 //
-// modulo 2^64. An empty string counts as absent.
+// modulo 2^64. An empty string counts as absent. The base model of a pool has none: engines tell of its blocks without a
+// name.
+//
+// Only the first block of a prompt is hashed with the seed of its namespace, all others with Plain: chaining carries the
+// namespace on. Dynamo hashes every block with it; but engines tell the salt with the first block alone (vLLM), and whoever
+// learns of a later block without the one before must be able to hash it all the same.
 func Seed(model, salt string) uint64 {
 	seed := uint64(chainSeed)
 	if salt != "" {
@@ -42,6 +47,9 @@ func Seed(model, salt string) uint64 {
 	return seed
 }
 
+// Plain is the seed of every block that is not the first of its prompt.
+const Plain = uint64(chainSeed)
+
 // Local hashes one piece without what stands before it: xxh3_64(piece, seed). For token ids the piece is the ids of the
 // block, 4 bytes each, little-endian.
 func Local(piece []byte, seed uint64) uint64 { return xxh3.HashSeed(piece, seed) }
@@ -51,7 +59,7 @@ func Local(piece []byte, seed uint64) uint64 { return xxh3.HashSeed(piece, seed)
 //	seq[0] = local[0]
 //	seq[i] = xxh3_64(LE64(seq[i-1]) || LE64(local[i]), 1337)
 //
-// The first piece has no parent; parent is ignored then. The namespace enters through local alone.
+// The first piece has no parent; parent is ignored then. The namespace enters through the first local alone.
 func Next(parent Hash, local uint64, first bool) Hash {
 	if first {
 		return local

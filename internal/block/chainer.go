@@ -15,7 +15,7 @@ type Chainer struct {
 	bytes  int
 }
 
-// Reset starts a new stream: pieces of pieceBytes (at least 1), hashed with seed (see Seed), their sequence hashes
+// Reset starts a new stream: pieces of pieceBytes (at least 1), in the namespace of seed (see Seed), their sequence hashes
 // appended to dst. It allocates only when pieces become larger than before.
 func (c *Chainer) Reset(pieceBytes int, seed uint64, dst []Hash) {
 	if cap(c.part) < pieceBytes {
@@ -60,11 +60,11 @@ func (c *Chainer) WriteString(s string) {
 }
 
 func (c *Chainer) add(piece []byte) {
-	local := Local(piece, c.seed)
 	if n := len(c.hashes); n > c.from {
-		local = link(c.hashes[n-1], local)
+		c.hashes = append(c.hashes, link(c.hashes[n-1], Local(piece, Plain)))
+		return
 	}
-	c.hashes = append(c.hashes, local)
+	c.hashes = append(c.hashes, Local(piece, c.seed))
 }
 
 // addAll adds the pieces at the beginning of p, at least one, and returns what is left of it.
@@ -76,7 +76,7 @@ func (c *Chainer) addAll(p []byte) (rest []byte) {
 	n := len(c.hashes)
 	parent, dst := c.hashes[n-1], c.hashes[n:n+len(p)/size]
 	for i := range dst {
-		parent = link(parent, Local(p[:size], c.seed))
+		parent = link(parent, Local(p[:size], Plain))
 		dst[i] = parent
 		p = p[size:]
 	}

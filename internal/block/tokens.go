@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// AppendBlocks appends to chain the sequence hashes of the complete blocks of ids, each of size tokens (at least 1), hashed
-// with seed (see Seed). What chain holds already are the blocks before: the last one is the parent of the first that is
+// AppendBlocks appends to chain the sequence hashes of the complete blocks of ids, each of size tokens (at least 1), in the
+// namespace of seed (see Seed). What chain holds already are the blocks before: the last one is the parent of the first that is
 // added. Tokens after the last complete block are left to the caller, who brings them again in front of what follows them.
 func AppendBlocks(chain []Hash, ids []uint32, size int, seed uint64) []Hash {
 	n := len(ids) / size
@@ -20,11 +20,11 @@ func AppendBlocks(chain []Hash, ids []uint32, size int, seed uint64) []Hash {
 		buffer = make([]byte, 0, 4*size)
 	}
 	for ; n > 0; n-- {
-		local := Local(tokenBytes(ids[:size], buffer), seed)
-		if before := len(chain); before > 0 {
-			local = link(chain[before-1], local)
+		if piece, before := tokenBytes(ids[:size], buffer), len(chain); before > 0 {
+			chain = append(chain, link(chain[before-1], Local(piece, Plain)))
+		} else {
+			chain = append(chain, Local(piece, seed))
 		}
-		chain = append(chain, local)
 		ids = ids[size:]
 	}
 	return chain
@@ -49,4 +49,21 @@ func portableBytes(ids []uint32, buffer []byte) []byte {
 		buffer = binary.LittleEndian.AppendUint32(buffer, id)
 	}
 	return buffer
+}
+
+// AppendLocals appends to locals the hashes of the complete blocks of ids, each of size tokens (at least 1) and on its own:
+// what AppendBlocks chains. The first is hashed with seed, that of the namespace if the block begins a prompt, the others
+// with Plain.
+func AppendLocals(locals []uint64, ids []uint32, size int, seed uint64) []uint64 {
+	n := len(ids) / size
+	locals = slices.Grow(locals, n)
+	var buffer []byte
+	if !littleEndian {
+		buffer = make([]byte, 0, 4*size)
+	}
+	for ; n > 0; n-- {
+		locals = append(locals, Local(tokenBytes(ids[:size], buffer), seed))
+		ids, seed = ids[size:], Plain
+	}
+	return locals
 }

@@ -32,6 +32,13 @@ func TestAppendBlocks(t *testing.T) {
 		if !slices.Equal(chain, chainer.Sum()) {
 			t.Fatalf("in parts %x, whole %x", chain, chainer.Sum())
 		}
+		var chained []Hash
+		for i, local := range AppendLocals(nil, all, size, seed) {
+			chained = append(chained, Next(append([]Hash{0}, chained...)[i], local, i == 0))
+		}
+		if !slices.Equal(chained, chainer.Sum()) {
+			t.Fatalf("from local hashes %x, whole %x", chained, chainer.Sum())
+		}
 	})
 }
 
