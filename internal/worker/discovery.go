@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +89,7 @@ type fileForm struct {
 		Engine  Engine            `yaml:"engine"`
 		Drain   bool              `yaml:"drain"`
 		Labels  map[string]string `yaml:"labels"`
+		Events  fileEvents        `yaml:"events"`
 	} `yaml:"workers"`
 	Endpoints []struct {
 		Name      string            `yaml:"name"`
@@ -96,6 +98,33 @@ type fileForm struct {
 		Port      any               `yaml:"port"`
 		Labels    map[string]string `yaml:"labels"`
 	} `yaml:"endpoints"`
+}
+
+// fileEvents is where a worker publishes its KV events, as a workers file says it.
+type fileEvents struct {
+	Off       bool   `yaml:"off"`
+	Endpoint  string `yaml:"endpoint"`
+	Replay    string `yaml:"replay"`
+	Topic     string `yaml:"topic"`
+	Ranks     int    `yaml:"ranks"`
+	FirstRank int    `yaml:"first_rank"`
+}
+
+func (e fileEvents) source() (EventSource, error) {
+	for name, endpoint := range map[string]string{"endpoint": e.Endpoint, "replay": e.Replay} {
+		if endpoint != "" && !strings.HasPrefix(endpoint, "tcp://") && !strings.HasPrefix(endpoint, "ipc://") {
+			return EventSource{}, fmt.Errorf("events.%s: %q: must be tcp://host:port or ipc://path", name, endpoint)
+		}
+	}
+	switch {
+	case e.Ranks < 0 || e.Ranks > maxRanks:
+		return EventSource{}, fmt.Errorf("events.ranks: %d: must be 0 (as its metrics show) to %d", e.Ranks, maxRanks)
+	case e.FirstRank < 0:
+		return EventSource{}, fmt.Errorf("events.first_rank: %d: must not be negative", e.FirstRank)
+	case e.Replay != "" && e.Endpoint == "":
+		return EventSource{}, errors.New("events.replay: needs events.endpoint as well")
+	}
+	return EventSource{Off: e.Off, Endpoint: e.Endpoint, Replay: e.Replay, Topic: e.Topic, Ranks: e.Ranks, FirstRank: e.FirstRank}, nil
 }
 
 // maxFile bounds a workers file.
@@ -142,7 +171,12 @@ func parseFile(text []byte, pool string, engine Engine) ([]Spec, error) {
 		return nil
 	}
 	for _, w := range form.Workers {
-		if err := add(Spec{Name: w.Name, Address: w.Address, Pool: w.Pool, Engine: w.Engine, Drain: w.Drain, Labels: w.Labels}); err != nil {
+		events, err := w.Events.source()
+		if err != nil {
+			return nil, fmt.Errorf("worker %s: %w", cmp.Or(w.Name, w.Address), err)
+		}
+		if err := add(Spec{Name: w.Name, Address: w.Address, Pool: w.Pool, Engine: w.Engine, Drain: w.Drain, Labels: w.Labels,
+			Events: events}); err != nil {
 			return nil, err
 		}
 	}

@@ -31,6 +31,9 @@ func parseMetrics(page []byte) (Stats, error) {
 			if model := label(labels, "model_name"); model != "" {
 				s.Model = model
 			}
+			if rank := rankOf(labels); rank > 0 {
+				s.Ranks = max(s.Ranks, min(rank+1, maxRanks))
+			}
 		case "vllm:num_requests_waiting", "sglang:num_queue_reqs", "trtllm_num_requests_waiting":
 			s.Waiting += count(value)
 		case "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage", "trtllm_kv_cache_utilization":
@@ -65,6 +68,9 @@ func parseMetrics(page []byte) (Stats, error) {
 	}
 	return s, nil
 }
+
+// rankOf is the data-parallel rank of a sample: "engine" of vLLM, "dp_rank" of SGLang.
+func rankOf(labels []byte) int { return max(number(labels, "engine"), number(labels, "dp_rank")) }
 
 func engineOf(name []byte) Engine {
 	switch name[0] {

@@ -87,7 +87,7 @@ func TestParseMetrics(t *testing.T) {
 	const unknown = "the metrics page has no metrics of vLLM, SGLang or TensorRT-LLM"
 	vllm := Stats{Running: 4, KVUsage: 0.12133072407045009, BlockTokens: 32, Blocks: 512, PrefixQueries: 3025, PrefixHits: 896,
 		Model: "tiny-qwen2", Engine: VLLM, ProcessStart: 1.79522136931e+09}
-	ranks := Stats{Running: 7, Waiting: 1, KVUsage: 0.5, BlockTokens: 16, Blocks: 1012, PrefixQueries: 1500, PrefixHits: 700,
+	ranks := Stats{Running: 7, Waiting: 1, KVUsage: 0.5, BlockTokens: 16, Blocks: 1012, Ranks: 2, PrefixQueries: 1500, PrefixHits: 700,
 		Model: "m", Engine: VLLM}
 	for _, c := range []struct {
 		name string
@@ -108,7 +108,7 @@ sglang:num_queue_reqs{dp_rank="0",model_name="m"} 3.0
 sglang:num_queue_reqs{dp_rank="1",model_name="m"} 4.0
 sglang:token_usage{dp_rank="0",model_name="m"} 0.5
 sglang:token_usage{dp_rank="1",model_name="m"} 1.0
-`, Stats{Running: 3, Waiting: 7, KVUsage: 0.75, Model: "m", Engine: SGLang}, ""},
+`, Stats{Running: 3, Waiting: 7, KVUsage: 0.75, Ranks: 2, Model: "m", Engine: SGLang}, ""},
 		{"the pages of SGLang's ranks are added up, those of its information stand back",
 			"sglang:num_running_reqs 1\nsglang:num_pages{dp_rank=\"0\"} 100\nsglang:num_pages{dp_rank=\"1\"} 100\n" +
 				"sglang:cache_config_info{num_pages=\"100\",page_size=\"64\"} 1\n",

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,7 +45,7 @@ type entry struct {
 	facts
 
 	spec  Spec
-	slot  slot.Slot
+	slots []slot.Slot // one for each data-parallel rank
 	live  *atomic.Pointer[Stats]
 	now   *Worker       // as it was published last
 	stop  func()        // ends looking after it
@@ -116,7 +117,7 @@ func (r *Registry) Apply(source string, specs []Spec) {
 	for _, addr := range inOrder {
 		e := r.entries[addr]
 		if e == nil {
-			e = &entry{slot: r.slots.take(now), live: new(atomic.Pointer[Stats]), probe: make(chan struct{}, 1)}
+			e = &entry{slots: []slot.Slot{r.slots.take(now)}, live: new(atomic.Pointer[Stats]), probe: make(chan struct{}, 1)}
 			r.entries[addr] = e
 		}
 		e.spec, e.drain = wanted[addr], wanted[addr].Drain
@@ -132,7 +133,9 @@ func (r *Registry) removeLocked(addr netip.AddrPort, e *entry, now time.Time) {
 		e.stop()
 	}
 	delete(r.entries, addr)
-	r.slots.free(e.slot, now)
+	for _, s := range e.slots {
+		r.slots.free(s, now)
+	}
 	r.metrics.states.DeletePartialMatch(prometheus.Labels{"pool": e.spec.Pool, "worker": e.spec.Name})
 }
 
@@ -221,11 +224,13 @@ func (r *Registry) publishLocked(now time.Time) {
 	workers := make([]*Worker, 0, len(r.entries))
 	for addr, e := range r.entries {
 		_, known := r.known[addr]
+		r.rankLocked(e, now)
 		state, cause := e.state(gate{on: r.gateOn, known: known, timeout: r.cfg.AckTimeout}, now)
 		before := e.now
-		if before == nil || before.State != state || before.Cause != cause || before.Epoch != e.epoch || !sameSpec(&before.Spec, &e.spec) {
-			e.now = &Worker{Spec: e.spec, Slot: e.slot, State: state, Cause: cause, Since: now, Epoch: e.epoch,
-				Endpoint: addr.String(), live: e.live}
+		if before == nil || before.State != state || before.Cause != cause || before.Epoch != e.epoch || !sameSpec(&before.Spec, &e.spec) ||
+			len(before.slots) != len(e.slots) {
+			e.now = &Worker{Spec: e.spec, Slot: e.slots[0], State: state, Cause: cause, Since: now, Epoch: e.epoch,
+				Endpoint: addr.String(), live: e.live, slots: slices.Clone(e.slots)}
 			if before != nil && before.State == state {
 				e.now.Since = before.Since
 			}
@@ -247,7 +252,22 @@ func (r *Registry) publishLocked(now time.Time) {
 }
 
 func sameSpec(a, b *Spec) bool {
-	return a.Name == b.Name && a.Pool == b.Pool && a.Engine == b.Engine && a.Drain == b.Drain
+	return a.Name == b.Name && a.Pool == b.Pool && a.Engine == b.Engine && a.Drain == b.Drain && a.Events == b.Events
+}
+
+// maxRanks bounds the data-parallel ranks of a worker.
+const maxRanks = 256
+
+// rankLocked gives a worker a slot for every data-parallel rank that it is said to have, or shows. It loses none: an engine that
+// restarts with fewer leaves some unused.
+func (r *Registry) rankLocked(e *entry, now time.Time) {
+	ranks := e.spec.Events.Ranks
+	if stats := e.live.Load(); ranks == 0 && stats != nil {
+		ranks = stats.Ranks
+	}
+	for len(e.slots) < min(ranks, maxRanks) {
+		e.slots = append(e.slots, r.slots.take(now))
+	}
 }
 
 // note tells the log and the metrics of a change.
@@ -273,7 +293,7 @@ func (r *Registry) Run(ctx context.Context) error {
 		e.stop = stop
 		spec, live := e.spec, e.live
 		running.Go(func() { r.checkHealth(mine, spec, e.probe) })
-		running.Go(func() { r.readMetrics(mine, spec, e.slot, live) })
+		running.Go(func() { r.readMetrics(mine, spec, e.slots[0], live) })
 	}
 	for _, e := range r.entries {
 		r.startLocked(e)

@@ -51,6 +51,20 @@ type Spec struct {
 	Engine  Engine
 	Drain   bool
 	Labels  map[string]string
+	Events  EventSource
+}
+
+// EventSource is where a worker publishes its KV events, in place of what its pool says. The zero value says nothing.
+type EventSource struct {
+	// Off says that it publishes none.
+	Off bool
+	// Endpoint is its publisher and Replay its replay socket, as ZeroMQ writes addresses: "tcp://10.0.0.1:5557". Further
+	// data-parallel ranks are at the ports that follow.
+	Endpoint, Replay string
+	// Topic is the beginning of the topics wanted; "" as the pool says.
+	Topic string
+	// Ranks is how many data-parallel ranks it has, FirstRank how its events number the first. 0 ranks: as its metrics show.
+	Ranks, FirstRank int
 }
 
 // Worker is one engine endpoint at one moment. It is immutable; Stats alone moves on.
@@ -64,12 +78,24 @@ type Worker struct {
 	Epoch    uint64    // one more for every time its process was seen gone or restarted: its KV cache is empty since
 	Endpoint string    // Addr as text
 
-	live *atomic.Pointer[Stats]
+	live  *atomic.Pointer[Stats]
+	slots []slot.Slot
 }
 
-// NewWorker makes a worker in a given state, for tests and benchmarks.
-func NewWorker(spec Spec, s slot.Slot, state State) *Worker {
-	return &Worker{Spec: spec, Slot: s, State: state, Endpoint: spec.Addr.String()}
+// Slots are the worker's data-parallel ranks, at least one; the first is Slot. The slice must not be changed.
+func (w *Worker) Slots() []slot.Slot {
+	if len(w.slots) == 0 {
+		return []slot.Slot{w.Slot}
+	}
+	return w.slots
+}
+
+// Rank is which of the worker's ranks a slot is, counted from 0; 0 for a slot that is none of them.
+func (w *Worker) Rank(s slot.Slot) int { return max(0, slices.Index(w.slots, s)) }
+
+// NewWorker makes a worker in a given state, for tests and benchmarks. ranks are the slots of further data-parallel ranks.
+func NewWorker(spec Spec, s slot.Slot, state State, ranks ...slot.Slot) *Worker {
+	return &Worker{Spec: spec, Slot: s, State: state, Endpoint: spec.Addr.String(), slots: append([]slot.Slot{s}, ranks...)}
 }
 
 // Eligible reports whether the worker may be chosen.
@@ -103,7 +129,8 @@ type Stats struct {
 	Running, Waiting int     // requests
 	KVUsage          float64 // of the KV cache, 0 to 1
 	BlockTokens      int     // tokens per block; 0 not known
-	Blocks           int     // blocks in the KV cache; 0 not known
+	Blocks           int     // blocks in the KV cache, of all ranks together; 0 not known
+	Ranks            int     // data-parallel ranks; 0: one, or not known
 	PrefixQueries    float64 // tokens looked up in the prefix cache since the start
 	PrefixHits       float64 // tokens found there
 	Model            string  // as the engine calls it
@@ -137,10 +164,12 @@ func NewSet(workers ...*Worker) *Set {
 			s.eligible[w.Pool] = append(s.eligible[w.Pool], w)
 		}
 		s.byAddr[w.Addr] = w
-		for int(w.Slot) >= len(s.bySlot) {
-			s.bySlot = append(s.bySlot, nil)
+		for _, n := range w.Slots() {
+			for int(n) >= len(s.bySlot) {
+				s.bySlot = append(s.bySlot, nil)
+			}
+			s.bySlot[n] = w
 		}
-		s.bySlot[w.Slot] = w
 	}
 	return s
 }

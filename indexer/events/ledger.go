@@ -1,0 +1,320 @@
+package events
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"attache/indexer/runs"
+	"attache/internal/block"
+	"attache/internal/slot"
+	"attache/internal/worker"
+)
+
+// Ledger is what the engines of one pool say they hold, and the feeds that follow them. Overlap, Evidence and Expect belong to
+// the request path and wait for nobody; all methods are safe for concurrent use.
+type Ledger struct {
+	cfg         Config
+	source      PoolConfig
+	pool        string
+	blockTokens int
+	now         func() time.Time
+	log         *slog.Logger
+	metrics     *metrics
+	finder      *finder
+
+	evidence atomic.Pointer[[]Evidence] // by slot
+	feeds    atomic.Pointer[[]*feed]    // by slot; nil elements
+	set      atomic.Pointer[worker.Set]
+	changed  chan struct{}
+	begun    time.Time
+
+	writing sync.Mutex // guards the writer's side of index
+	index   *runs.Index
+
+	judging sync.Mutex // guards replacing evidence
+}
+
+// Params are what a Ledger needs.
+type Params struct {
+	Config      Config
+	Source      PoolConfig
+	Pool        string
+	BlockTokens int // of the pool
+	Now         func() time.Time
+	Log         *slog.Logger
+	Metrics     prometheus.Registerer // with the pool's label
+}
+
+// New makes a ledger that knows nothing; Run follows the workers that Observe tells. The configuration must have been
+// validated.
+func New(p Params) (*Ledger, error) {
+	l := &Ledger{
+		cfg: p.Config, source: p.Source, pool: p.Pool, blockTokens: p.BlockTokens, now: p.Now, log: p.Log,
+		changed: make(chan struct{}, 1), index: runs.New(p.Config.Index), begun: p.Now(),
+	}
+	l.evidence.Store(&[]Evidence{})
+	l.feeds.Store(&[]*feed{})
+	l.finder = newFinder(l)
+	l.metrics = newMetrics(l)
+	if err := p.Metrics.Register(l.metrics); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Overlap finds how many leading blocks of chain each slot holds, as far as engines said. See runs.Index.
+func (l *Ledger) Overlap(chain []block.Hash, o *runs.Overlap) { l.index.Overlap(chain, o) }
+
+// Evidence is what Overlap's answer for a slot is worth.
+func (l *Ledger) Evidence(s slot.Slot) Evidence {
+	if all := *l.evidence.Load(); int(s) < len(all) && all[s].Mode != "" {
+		return all[s]
+	}
+	return Evidence{Mode: Approximate}
+}
+
+// Discount is what a block of such evidence is worth at a moment, of one that is known for sure: 1 while the stream holds, and
+// halving with every half-life since it broke off.
+func (c Config) Discount(e Evidence, now time.Time) float64 {
+	if e.Lost.IsZero() || c.HalfLife == 0 {
+		return 1
+	}
+	return halved(now.Sub(e.Lost).Seconds() / c.HalfLife.Seconds())
+}
+
+// Expect notes that a request ended for which the slot's engine must have stored new blocks.
+func (l *Ledger) Expect(s slot.Slot) {
+	if f := l.feed(s); f != nil {
+		f.expected.Add(1)
+	}
+}
+
+func (l *Ledger) feed(s slot.Slot) *feed {
+	if all := *l.feeds.Load(); int(s) < len(all) {
+		return all[s]
+	}
+	return nil
+}
+
+// write gives the writer's side of the index to one caller at a time.
+func (l *Ledger) write(f func(*runs.Index)) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	f(l.index)
+}
+
+// judge publishes what is known of a slot.
+func (l *Ledger) judge(s slot.Slot, e Evidence) {
+	l.judging.Lock()
+	defer l.judging.Unlock()
+	all := *l.evidence.Load()
+	if int(s) < len(all) && all[s] == e {
+		return
+	}
+	all = slices.Clone(all)
+	for int(s) >= len(all) {
+		all = append(all, Evidence{})
+	}
+	all[s] = e
+	l.evidence.Store(&all)
+}
+
+// Observe takes in who serves now. It returns at once.
+func (l *Ledger) Observe(set *worker.Set) {
+	l.set.Store(set)
+	l.poke()
+}
+
+func (l *Ledger) poke() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+// janitor is how often memory of what was forgotten is freed, and capacities are looked at.
+const janitor = 250 * time.Millisecond
+
+// Run follows the workers until ctx ends.
+func (l *Ledger) Run(ctx context.Context) error {
+	following := map[key]*feed{}
+	defer func() {
+		for _, f := range following {
+			f.stop()
+		}
+		for _, f := range following {
+			<-f.done
+		}
+		l.finder.wait()
+	}()
+	tick := time.NewTicker(janitor)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.changed:
+			l.follow(ctx, following)
+		case <-tick.C:
+			l.follow(ctx, following) // engines may have told their ranks or ports meanwhile
+			l.tidy(ctx)
+		}
+	}
+}
+
+// key tells feeds apart: another source is another feed.
+type key struct {
+	slot   slot.Slot
+	worker string
+	source Source
+}
+
+// follow starts and ends feeds so that there is one for every rank that tells of its cache.
+func (l *Ledger) follow(ctx context.Context, following map[key]*feed) {
+	set := l.set.Load()
+	if set == nil {
+		return
+	}
+	wanted := map[key]*worker.Worker{}
+	for _, w := range set.Pool(l.pool) {
+		found := l.finder.find(ctx, w, l.source)
+		for rank, s := range w.Slots() {
+			if source, ok := l.source.source(w, rank, found); ok {
+				wanted[key{s, w.Name, source}] = w
+			}
+		}
+	}
+	moved := false
+	for k, f := range following {
+		if _, still := wanted[k]; !still {
+			f.stop()
+			<-f.done
+			l.write(func(x *runs.Index) { x.RemoveSlot(k.slot) })
+			l.judge(k.slot, Evidence{})
+			delete(following, k)
+			moved = true
+		}
+	}
+	for k, w := range wanted {
+		f := following[k]
+		if f == nil {
+			f = newFeed(l, k.worker, k.slot, k.source)
+			f.process.Store(w.Epoch)
+			l.measure(f, w)
+			mine, stop := context.WithCancel(ctx)
+			f.stop = stop
+			go f.run(mine)
+			following[k] = f
+			moved = true
+			continue
+		}
+		if f.process.Swap(w.Epoch) != w.Epoch {
+			f.restart.Store(true)
+			f.poke()
+		}
+		l.measure(f, w)
+	}
+	if moved {
+		l.list(following)
+	}
+}
+
+// measure takes in how many blocks the engine has room for.
+func (l *Ledger) measure(f *feed, w *worker.Worker) {
+	stats := w.Stats()
+	blocks := int64(stats.Blocks) * int64(stats.BlockTokens) / int64(l.blockTokens) / int64(len(w.Slots()))
+	if f.capacity.Swap(blocks) != blocks {
+		l.write(func(x *runs.Index) { f.configure(x) })
+	}
+}
+
+// list publishes the feeds by slot.
+func (l *Ledger) list(following map[key]*feed) {
+	var all []*feed
+	for k, f := range following {
+		for int(k.slot) >= len(all) {
+			all = append(all, nil)
+		}
+		all[k.slot] = f
+	}
+	l.feeds.Store(&all)
+}
+
+// tidy frees the memory of what was forgotten, a little at a time so that no batch waits for long.
+func (l *Ledger) tidy(ctx context.Context) {
+	for more := true; more && ctx.Err() == nil; {
+		l.write(func(x *runs.Index) { more = x.Tidy(tidyRuns) })
+	}
+}
+
+// tidyRuns is how many runs are looked at at a time: less than a millisecond.
+const tidyRuns = 2000
+
+// Status is every feed as people see it, by worker and rank.
+func (l *Ledger) Status() []Status {
+	var all []Status
+	for _, f := range *l.feeds.Load() {
+		if f == nil {
+			continue
+		}
+		s := f.Status()
+		l.write(func(x *runs.Index) {
+			stats := x.SlotStats(f.slot)
+			s.Held, s.Waiting = stats.Held, stats.Waiting
+		})
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b Status) int {
+		if a.Worker != b.Worker {
+			if a.Worker < b.Worker {
+				return -1
+			}
+			return 1
+		}
+		return a.Rank - b.Rank
+	})
+	return all
+}
+
+// Stats are the figures of the index.
+func (l *Ledger) Stats() (s runs.Stats) {
+	l.write(func(x *runs.Index) { s = x.Stats() })
+	return s
+}
+
+// Held is how many blocks a slot holds on all tiers, as its engine said.
+func (l *Ledger) Held(s slot.Slot) (blocks int) {
+	l.write(func(x *runs.Index) {
+		for _, n := range x.SlotStats(s).Held {
+			blocks += n
+		}
+	})
+	return blocks
+}
+
+// Dump writes what the index knows, for people.
+func (l *Ledger) Dump(to io.Writer) (err error) {
+	l.write(func(x *runs.Index) { err = x.Dump(to) })
+	return err
+}
+
+// Pending is how many feeds have not had their first replay; readiness waits for them. It is 0 from Config.ReadyWait after the
+// start on.
+func (l *Ledger) Pending() (feeds int) {
+	if l.now().Sub(l.begun) >= l.cfg.ReadyWait {
+		return 0
+	}
+	for _, f := range *l.feeds.Load() {
+		if f != nil && !f.begun.Load() {
+			feeds++
+		}
+	}
+	return feeds
+}
