@@ -148,7 +148,7 @@ func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
 		return nil, err
 	}
 	r.chain(ctx, p, s, req, cmp.Or(rewrite, model))
-	s.overlap = p.index.Overlap(s.chain.Hashes, s.overlap)
+	s.overlap = p.index.Overlap(s.chain.Hashes, nil, s.overlap)
 	s.candidates = r.candidates(s)
 	if r.saturated(s, p) {
 		r.metrics.turnedAway(p.name, "shed")
