@@ -152,7 +152,7 @@ func (t *table) remember(s slot.Slot, chain []block.Hash, now uint32, budget int
 	id := t.ownerOf(s)
 	o := &t.owners[id]
 	chain = chain[:min(len(chain), o.capacity, t.bound)]
-	held, last := t.touch(id, chain)
+	held, last := t.touch(id, chain, 0)
 	missing := min(len(chain)-held, budget)
 	t.fetch(o, chain[held:held+missing])
 	t.makeRoom(id, held, missing)
@@ -174,94 +174,6 @@ func (t *table) fetch(o *owner, missing []block.Hash) {
 		}
 	}
 	t.fetched = sum
-}
-
-// touch moves the leading blocks of chain that the owner holds to the front of its list, in order; it returns how many
-// they are and the last one's node.
-//
-// Blocks that were remembered together are neighbours, so a prompt seen before is one row, or a few where others branched
-// off: only the first block of a row is looked up in the map, and a row is moved as a whole.
-func (t *table) touch(id uint32, chain []block.Hash) (held int, last int32) {
-	o := &t.owners[id]
-	i := 0
-	for i < len(chain) {
-		from := t.find(id, chain[i])
-		if from == 0 {
-			break
-		}
-		i++
-		if from == last { // only when a chain repeats a hash
-			continue
-		}
-		to, at := from, t.pages[from>>pageBits] // neighbours are mostly on one page, which saves looking for it
-		n := &at.nodes[to&(pageSize-1)]
-		n.at = t.now
-		for i < len(chain) && n.older != 0 && n.older != last {
-			if to>>pageBits != n.older>>pageBits {
-				at = t.pages[n.older>>pageBits]
-			}
-			next := &at.nodes[n.older&(pageSize-1)]
-			if next.hash != chain[i] {
-				break
-			}
-			to, n = n.older, next
-			n.at = t.now
-			i++
-		}
-		t.move(o, from, to, last)
-		last = to
-	}
-	return i, last
-}
-
-// find returns the owner's node of this hash, or 0.
-func (t *table) find(id uint32, hash block.Hash) int32 {
-	at := t.first.find(hash, &t.slab)
-	for at != 0 {
-		l := t.links(at)
-		if l.owner == id {
-			break
-		}
-		at = l.next
-	}
-	return at
-}
-
-// move puts the row from..to directly behind the node after; 0: at the front. The node after is not part of the row.
-func (t *table) move(o *owner, from, to, after int32) {
-	newer, older := t.links(from).newer, t.at(to).older
-	if newer == after {
-		return
-	}
-	if newer == 0 {
-		o.head = older
-	} else {
-		t.at(newer).older = older
-	}
-	if older == 0 {
-		o.tail = newer
-	} else {
-		t.links(older).newer = newer
-	}
-	t.insert(o, from, to, after)
-}
-
-// insert links a loose row behind the node after; 0: at the front.
-func (t *table) insert(o *owner, from, to, after int32) {
-	next := o.head
-	if after != 0 {
-		next = t.at(after).older
-		t.at(after).older = from
-	} else {
-		o.head = from
-	}
-	t.links(from).newer = after
-	t.at(to).older = next
-	if next != 0 {
-		t.links(next).newer = to
-	} else {
-		o.tail = to
-	}
 }
 
 // add makes a node for a block that the owner does not hold, behind the node after; 0: at the front.
@@ -370,13 +282,21 @@ func (t *table) expireSome() {
 	}
 }
 
+// owner returns the slot's owner, 0 when there is none.
+func (t *table) owner(s slot.Slot) uint32 {
+	if int(s) >= len(t.bySlot) { // slot.None, too
+		return 0
+	}
+	return t.bySlot[s]
+}
+
 // ownerOf returns the slot's owner and makes one where there is none.
 func (t *table) ownerOf(s slot.Slot) uint32 {
+	if id := t.owner(s); id != 0 {
+		return id
+	}
 	for int(s) >= len(t.bySlot) {
 		t.bySlot = append(t.bySlot, 0)
-	}
-	if id := t.bySlot[s]; id != 0 {
-		return id
 	}
 	var id uint32
 	if last := len(t.vacant) - 1; last >= 0 {
@@ -404,10 +324,10 @@ func (t *table) setCapacity(s slot.Slot, blocks, budget int) (more bool) {
 // detach makes a slot hold nothing, at once; what it held counts for nobody until drain takes it back. It returns the
 // former owner, 0 when there was none.
 func (t *table) detach(s slot.Slot) uint32 {
-	if int(s) >= len(t.bySlot) || t.bySlot[s] == 0 {
+	id := t.owner(s)
+	if id == 0 {
 		return 0
 	}
-	id := t.bySlot[s]
 	t.bySlot[s] = 0
 	t.owners[id].slot = slot.None
 	return id
@@ -428,9 +348,4 @@ func (t *table) drain(id uint32, budget int) (more bool) {
 }
 
 // heldBy is how many blocks a slot holds.
-func (t *table) heldBy(s slot.Slot) int {
-	if int(s) >= len(t.bySlot) || t.bySlot[s] == 0 {
-		return 0
-	}
-	return t.owners[t.bySlot[s]].held
-}
+func (t *table) heldBy(s slot.Slot) int { return t.owners[t.owner(s)].held }

@@ -65,6 +65,24 @@ func (w *twin) remember(s slot.Slot, chain []uint64, budget int) (more bool) {
 	return len(now) < len(chain)
 }
 
+// touch moves what is held of chain to the front, but leaves what was touched in this second where it is.
+func (w *twin) touch(s slot.Slot, chain []uint64) {
+	list := w.blocks[s]
+	place := func(h uint64) int { return slices.IndexFunc(list, func(b held) bool { return b.hash == h }) }
+	to := 0
+	for _, h := range chain {
+		from := place(h)
+		if from < 0 || !w.alive(list[from]) {
+			return
+		}
+		if list[from].at < w.now {
+			list = slices.Insert(slices.Delete(list, from, from+1), to, held{h, w.now})
+			from = to
+		}
+		to = from + 1
+	}
+}
+
 func (w *twin) total() (n int) {
 	for _, b := range w.blocks {
 		n += len(b)
@@ -149,6 +167,13 @@ func script(t *rapid.T, cfg Config) {
 			for len(chain) > 0 && dumb.remember(s, chain, budget) {
 			}
 		},
+		"touch": func(t *rapid.T) {
+			s, chain := anySlot.Draw(t, "s"), path(anyPath.Draw(t, "path"), parents)
+			budget := rapid.IntRange(1, 15).Draw(t, "budget")
+			for tab.refresh(s, chain, dumb.now, budget) {
+			}
+			dumb.touch(s, chain)
+		},
 		"capacity": func(t *rapid.T) {
 			s, blocks := anySlot.Draw(t, "s"), rapid.IntRange(1, 2*cfg.DefaultCapacity).Draw(t, "blocks")
 			for tab.setCapacity(s, blocks, 2) {
@@ -185,12 +210,23 @@ func script(t *rapid.T, cfg Config) {
 				if want := dumb.overlap(s, chain, age); dst[s] != want {
 					t.Fatalf("slot %d holds %d leading blocks of %x, want %d", s, dst[s], chain, want)
 				}
-				if cfg.TTL == 0 && tab.heldBy(s) != len(dumb.blocks[s]) {
-					t.Fatalf("slot %d holds %d blocks, want %d", s, tab.heldBy(s), len(dumb.blocks[s]))
+				if cfg.TTL != 0 {
+					continue
+				}
+				if got := tab.list(s); !slices.Equal(got, dumb.blocks[s]) {
+					t.Fatalf("slot %d holds %x, want %x", s, got, dumb.blocks[s])
 				}
 			}
 		},
 	})
+}
+
+// list is what the slot holds, freshest first.
+func (t *table) list(s slot.Slot) (all []held) {
+	for id := t.owners[t.owner(s)].head; id != 0; id = t.at(id).older {
+		all = append(all, held{t.at(id).hash, t.at(id).at})
+	}
+	return all
 }
 
 // check verifies the links, the counts, and the invariant: in every list a parent stands before its children and is at
@@ -255,6 +291,7 @@ func TestHashesThatLie(t *testing.T) {
 			s := slot.Slot(rapid.IntRange(0, 2).Draw(t, "slot"))
 			chain := anyChain.Draw(t, "chain")
 			tab.remember(s, chain, uint32(i/4), rapid.IntRange(1, 10).Draw(t, "budget"))
+			tab.refresh(s, anyChain.Draw(t, "touched"), uint32(i/4), rapid.IntRange(1, 10).Draw(t, "touches"))
 			tab.overlap(anyChain.Draw(t, "asked"), uint32(i/4), []uint32{0, 1}, nil)
 			if broken := check(tab, nil); broken != "" {
 				t.Fatalf("step %d: %s", i, broken)

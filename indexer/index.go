@@ -70,6 +70,17 @@ func (x *Index) Remember(s slot.Slot, chain []block.Hash) {
 	}
 }
 
+// Touch makes what the slot holds of chain as fresh as if it had been remembered now, and adds nothing: an engine keeps
+// the blocks of a request while it runs, and takes their last use to be its end. It is meant to be called at every
+// request's end, and every few seconds for those in flight: once per second a prompt costs a walk over its blocks, every
+// further time in that second, or where another has touched its beginning, a few look-ups.
+func (x *Index) Touch(s slot.Slot, chain []block.Hash) {
+	now := x.second()
+	for more, done := len(chain) > 0, 0; more && done < len(chain); done += 8 * step {
+		more = x.change(func(t *table) bool { return t.refresh(s, chain, now, 8*step) })
+	}
+}
+
 // SetCapacity says how many blocks the slot's engine can hold; what is remembered above that is forgotten, the least
 // recently used first. 0 or less: not known, the configured default.
 func (x *Index) SetCapacity(s slot.Slot, blocks int) {

@@ -178,6 +178,8 @@ func TestConcurrent(t *testing.T) {
 					x.SetCapacity(s, r.IntN(4000))
 				case 2:
 					x.Stats()
+				case 3, 4:
+					x.Touch(s, chain)
 				default:
 					x.Remember(s, chain)
 				}
@@ -326,6 +328,49 @@ func BenchmarkRemember(b *testing.B) {
 			x, _ := newIndex(b, Config{DefaultCapacity: total / 2, MaxBlocks: 1 << 20})
 			for i := 0; b.Loop(); i++ {
 				x.Remember(0, prompts[i%len(prompts)])
+			}
+		})
+	}
+}
+
+// BenchmarkTouch is what the end of a request, or the beat for those in flight, costs. "stale": every prompt for the first
+// time in its second; "again": for the second time; "siblings": 100 prompts with one beginning and 40 blocks of their own,
+// one beat for all of them.
+func BenchmarkTouch(b *testing.B) {
+	for _, n := range []int{512, 6250} {
+		x, c := newIndex(b, Config{DefaultCapacity: 400_000, MaxBlocks: 1 << 20})
+		prompts := make([][]uint64, 300_000/n)
+		for i := range prompts {
+			prompts[i] = chainOf(uint64(i), n)
+			x.Remember(0, prompts[i])
+		}
+		b.Run(fmt.Sprintf("blocks=%d/stale", n), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				if i%len(prompts) == 0 {
+					c.Time = c.Add(time.Second)
+				}
+				x.Touch(0, prompts[i*7%len(prompts)])
+			}
+		})
+		b.Run(fmt.Sprintf("blocks=%d/again", n), func(b *testing.B) {
+			for _, chain := range prompts {
+				x.Touch(0, chain)
+			}
+			for i := 0; b.Loop(); i++ {
+				x.Touch(0, prompts[i*7%len(prompts)])
+			}
+		})
+		siblings := make([][]uint64, 100)
+		for i := range siblings {
+			siblings[i] = append(slices.Clone(prompts[0]), chainOf(uint64(1000+i), 40)...)
+			x.Remember(0, siblings[i])
+		}
+		b.Run(fmt.Sprintf("blocks=%d/siblings", n), func(b *testing.B) {
+			for b.Loop() {
+				c.Time = c.Add(time.Second)
+				for _, chain := range siblings {
+					x.Touch(0, chain)
+				}
 			}
 		})
 	}

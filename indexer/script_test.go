@@ -86,6 +86,8 @@ func (s *stage) run(words []string) string {
 		s.table.defaultCapacity, s.table.bound = number(1), number(2)
 	case "remember":
 		s.table.remember(slot.Slot(number(1)), s.chain(words[2]), s.now, 1000)
+	case "touch":
+		s.table.refresh(slot.Slot(number(1)), s.chain(words[2]), s.now, 1000)
 	case "capacity":
 		s.table.setCapacity(slot.Slot(number(1)), number(2), 1000)
 	case "wait":
