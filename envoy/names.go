@@ -9,6 +9,8 @@ package envoy
 const (
 	// DestinationHeader carries the decision: "ip:port[,ip:port…]", best first (endpoint picker protocol 004).
 	DestinationHeader = "x-gateway-destination-endpoint"
+	// RankHeader tells an engine with several data-parallel ranks which of them should answer (vLLM, SGLang).
+	RankHeader = "x-data-parallel-rank"
 	// ServedHeader names who served; only gateways write it.
 	ServedHeader = "x-gateway-destination-endpoint-served"
 	// PoolHeader names the cluster of the pool that was decided for, where it is not the default one.

@@ -23,6 +23,9 @@ func (s *Server) changeFor(d *router.Decision, req *router.Request) change {
 		set:          []header{{envoy.DestinationHeader, d.Destinations}},
 		note:         note{decision: d.ID, replica: d.Replica, pool: d.Pool, predictedCached: d.PredictedCached},
 	}
+	if d.Rank != "" {
+		c.set = append(c.set, header{envoy.RankHeader, d.Rank})
+	}
 	if d.Pool != s.defaultPool {
 		c.set = append(c.set, header{envoy.PoolHeader, envoy.PoolCluster(d.Pool)})
 		c.clearRoute = true

@@ -89,7 +89,7 @@ func (*dynamoPolicy) Name() string { return nameDynamo }
 
 func (p *dynamoPolicy) Cost(d Demand, c Candidate, l Load, at Situation) Terms {
 	size := max(d.BlockTokens, 1)
-	overlap := c.CachedTokens / size
+	overlap := c.counted() / size
 	total, prefill, decode, requests := p.weights.cost(&dynamoInput{
 		block:          float64(size),
 		prompt:         float64(d.PromptTokens),

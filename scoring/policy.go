@@ -16,10 +16,19 @@ type Demand struct {
 // Candidate is a slot that may serve the request, with what others know of it.
 type Candidate struct {
 	Slot             slot.Slot
-	CachedTokens     int // leading prompt tokens that it is believed to hold
-	EngineRunning    int // requests in its batch, as the engine said last
-	EngineWaiting    int // requests queued inside the engine, as it said last
-	KVCapacityTokens int // size of its KV cache; 0 not known
+	CachedTokens     int     // leading prompt tokens that it is believed to hold
+	Doubt            float64 // share of them, 0 to 1, that is not to be counted on: slower to reach, or known from a stale source
+	EngineRunning    int     // requests in its batch, as the engine said last
+	EngineWaiting    int     // requests queued inside the engine, as it said last
+	KVCapacityTokens int     // size of its KV cache; 0 not known
+}
+
+// counted is how many cached tokens are worth as much as ones that are held on the device for sure.
+func (c *Candidate) counted() int {
+	if c.Doubt == 0 {
+		return c.CachedTokens
+	}
+	return int(float64(c.CachedTokens) * (1 - min(max(c.Doubt, 0), 1)))
 }
 
 // Load is what is booked on one slot, at one moment.

@@ -9,10 +9,10 @@ type timePolicy struct {
 func (*timePolicy) Name() string { return nameTime }
 
 func (p *timePolicy) Cost(d Demand, c Candidate, l Load, at Situation) Terms {
-	n := l.InFlight + foreign(c, l)
+	n, cached := l.InFlight+foreign(c, l), c.counted()
 	t := Terms{
 		Queue:        l.QueueSeconds,
-		Prefill:      at.SpeedFactor * p.speed.Prefill(d.PromptTokens-c.CachedTokens, c.CachedTokens) * (1 + p.alpha*float64(n)),
+		Prefill:      at.SpeedFactor * p.speed.Prefill(d.PromptTokens-cached, cached) * (1 + p.alpha*float64(n)),
 		CachedTokens: c.CachedTokens,
 		InFlight:     n,
 		Tie:          float64(n), // then random

@@ -87,6 +87,60 @@ var mistakes = []mistake{
 	{"a negative wait for Envoy's acknowledgement", "workers:\n  ack_timeout: -1s",
 		`test.yaml:2: workers.ack_timeout: -1s: must not be negative`},
 
+	// events
+	{"a mode of events that is none", "pools:\n  - name: a\n    events:\n      mode: 'on'",
+		`test.yaml:4: pools[0].events.mode: "on": must be "auto" or "off"`},
+	{"events at a port that is none", "pools:\n  - name: a\n    events:\n      port: 70000",
+		`test.yaml:4: pools[0].events.port: 70000: must be 0 (not known) or a port`},
+	{"replays at a port that is none", "pools:\n  - name: a\n    events:\n      replay_port: -1",
+		`test.yaml:4: pools[0].events.replay_port: -1: must be 0 (none) or a port`},
+	{"events and replays at one port", "pools:\n  - name: a\n    events:\n      port: 5557\n      replay_port: 5557",
+		`test.yaml:5: pools[0].events.replay_port: 5557: must differ from port`},
+	{"replays without time for an answer", "router:\n  events:\n    replay_timeout: 0s",
+		`test.yaml:3: router.events.replay_timeout: 0s: must be above 0`},
+	{"engines asked all the time", "router:\n  events:\n    verify_interval: 99ms",
+		`test.yaml:3: router.events.verify_interval: 99ms: must be 0 (never) or at least 100ms`},
+	{"a negative grace", "router:\n  events:\n    grace: -1s",
+		`test.yaml:3: router.events.grace: -1s: must not be negative`},
+	{"a negative half-life", "router:\n  events:\n    half_life: -1s",
+		`test.yaml:3: router.events.half_life: -1s: must not be negative`},
+	{"speculation for days", "router:\n  events:\n    speculation: 2h0m0s",
+		`test.yaml:3: router.events.speculation: 2h0m0s: must be 0 to 1h`},
+	{"a negative number of silent requests", "router:\n  events:\n    silent_requests: -1",
+		`test.yaml:3: router.events.silent_requests: -1: must be 0 (no limit) or more requests`},
+	{"a negative wait for replays", "router:\n  events:\n    ready_wait: -1s",
+		`test.yaml:3: router.events.ready_wait: -1s: must not be negative`},
+	{"host memory better than the device", "router:\n  events:\n    host_credit: 1.1",
+		`test.yaml:3: router.events.host_credit: 1.1: must be 0 to 1`},
+	{"a disk that costs more than computing", "router:\n  events:\n    disk_credit: -0.1",
+		`test.yaml:3: router.events.disk_credit: -0.1: must be 0 to 1`},
+	{"a shared store better than the device", "router:\n  events:\n    remote_credit: 2",
+		`test.yaml:3: router.events.remote_credit: 2: must be 0 to 1`},
+	{"an index without memory", "router:\n  events:\n    index:\n      max_bytes: 1000",
+		`test.yaml:4: router.events.index.max_bytes: 1000: must be at least 1MiB`},
+	{"fewer orphans than none", "router:\n  events:\n    index:\n      max_orphans: -1",
+		`test.yaml:4: router.events.index.max_orphans: -1: must be 0 (none) or more blocks`},
+	{"no slots", "router:\n  events:\n    index:\n      max_slots: 0",
+		`test.yaml:4: router.events.index.max_slots: 0: must be 1 to 1048576`},
+	{"sockets without time to connect", "router:\n  events:\n    socket:\n      timeout: 0s",
+		`test.yaml:4: router.events.socket.timeout: 0s: must be above 0`},
+	{"heartbeats at negative intervals", "router:\n  events:\n    socket:\n      heartbeat_interval: -1s",
+		`test.yaml:4: router.events.socket.heartbeat_interval: -1s: must not be negative`},
+	{"heartbeats without time for an answer", "router:\n  events:\n    socket:\n      heartbeat_timeout: 0s",
+		`test.yaml:4: router.events.socket.heartbeat_timeout: 0s: must be above 0`},
+	{"dialling without a pause", "router:\n  events:\n    socket:\n      min_pause: 0s",
+		`test.yaml:4: router.events.socket.min_pause: 0s: must be above 0`},
+	{"a longest pause below the first", "router:\n  events:\n    socket:\n      max_pause: 1ms",
+		`test.yaml:4: router.events.socket.max_pause: 1ms: must be at least min_pause`},
+	{"frames of no size", "router:\n  events:\n    socket:\n      max_frame: 0",
+		`test.yaml:4: router.events.socket.max_frame: 0B: must be above 0 and at most 1GiB`},
+	{"messages without frames", "router:\n  events:\n    socket:\n      max_frames: 0",
+		`test.yaml:4: router.events.socket.max_frames: 0: must be at least 1`},
+	{"messages smaller than their frames", "router:\n  events:\n    socket:\n      max_message: 1MiB",
+		`test.yaml:4: router.events.socket.max_message: 1MiB: must be above max_frame and below 2GiB`},
+	{"sockets without peers", "router:\n  events:\n    socket:\n      max_peers: 0",
+		`test.yaml:4: router.events.socket.max_peers: 0: must be at least 1`},
+
 	// router
 	{"a negative number of requests in flight", "router:\n  max_in_flight: -1",
 		`test.yaml:2: router.max_in_flight: -1: must be 0 (no limit) or more requests`},
@@ -379,6 +433,8 @@ var anything = []string{
 	"pools.scoring",                // has the rules of router.scoring
 	"pools.prompt.model_dir",       // is looked at when the process starts
 	"pools.prompt.tokenize",        // true or false
+	"pools.events.topic",           // empty: all
+	"pools.events.pull",            // true or false
 	"extproc.answer_models",        // true or false
 	"extproc.include_usage",        // true or false
 	"extproc.record_panics",        // is made when it is needed

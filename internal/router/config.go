@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"attache/indexer"
+	"attache/indexer/events"
 	"attache/internal/field"
 	"attache/internal/prompt"
 	"attache/scoring"
@@ -32,6 +33,8 @@ type Config struct {
 	Prompt prompt.Config `yaml:"prompt"`
 	// Index is what is remembered of who holds which prefix.
 	Index indexer.Config `yaml:"index"`
+	// Events is how the engines' KV events are followed, in pools whose workers publish them.
+	Events events.Config `yaml:"events"`
 	// Scoring is how a worker is chosen; a pool may have its own.
 	Scoring scoring.Config `yaml:"scoring"`
 }
@@ -46,6 +49,7 @@ func DefaultConfig() Config {
 		Recent:       200,
 		Prompt:       prompt.DefaultConfig(),
 		Index:        indexer.DefaultConfig(),
+		Events:       events.DefaultConfig(),
 		Scoring:      scoring.DefaultConfig(),
 	}
 }
@@ -60,6 +64,7 @@ func (c Config) Validate() error {
 	check.Check(c.Recent >= 0 && c.Recent <= 10000, "recent", c.Recent, "must be 0 to 10000 decisions")
 	check.Under("prompt", c.Prompt.Validate())
 	check.Under("index", c.Index.Validate())
+	check.Under("events", c.Events.Validate())
 	check.Under("scoring", c.Scoring.Validate())
 	return check.Err()
 }
@@ -77,6 +82,8 @@ type PoolConfig struct {
 	Aliases map[string]string `yaml:"aliases"`
 	// Prompt is how the pool's engines make tokens of prompts.
 	Prompt prompt.ModelConfig `yaml:"prompt"`
+	// Events says where the pool's engines publish what they hold in their KV caches.
+	Events events.PoolConfig `yaml:"events"`
 	// Scoring replaces the router's scoring for this pool; unset: the router's.
 	Scoring *scoring.Config `yaml:"scoring"`
 }
@@ -112,6 +119,7 @@ func ValidatePools(pools []PoolConfig) error {
 			claim(path, alias)
 		}
 		check.Under(at+"prompt", p.Prompt.Validate())
+		check.Under(at+"events", p.Events.Validate())
 		if p.Scoring != nil {
 			check.Under(at+"scoring", p.Scoring.Validate())
 		}

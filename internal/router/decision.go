@@ -8,6 +8,7 @@ import (
 
 	"attache/internal/block"
 	"attache/internal/prompt"
+	"attache/internal/slot"
 	"attache/internal/worker"
 	"attache/scoring"
 )
@@ -25,6 +26,9 @@ type Decision struct {
 	Destinations string
 	// PredictedCached is how many prompt tokens the chosen worker is believed to hold.
 	PredictedCached int
+	// Rank is the data-parallel rank of the chosen worker that should answer, for the header of that purpose; "" when it has
+	// only one.
+	Rank string
 	// Strict says that one of the workers runs an engine that refuses members which OpenAI's API does not have.
 	Strict bool
 	Done   Done
@@ -68,6 +72,8 @@ type record struct {
 	why                            prompt.Reason
 	count                          int // prompt tokens that the engine should report if our model folder is right; 0: nothing is claimed
 	stream                         bool
+	fresh                          bool             // the worker that answers must store new blocks
+	slot                           slot.Slot        // that was chosen
 	available, captured            int              // cached tokens: best any candidate offered, the chosen one's
 	named                          []*worker.Worker // as in Destinations
 	ranked                         []scoring.Ranked // best first, at most keepRanked

@@ -63,8 +63,11 @@ func (r *Router) Report(id string, o Outcome) {
 
 	r.markFailures(rec, &o)
 	served := r.workers.Set().ByAddr(o.Served)
-	if served != nil && served.Slot != rec.named[0].Slot {
+	if served != nil && served != rec.named[0] && served.Addr != rec.named[0].Addr {
 		rec.pool.index.Remember(served.Slot, chain)
+	}
+	if rec.fresh && o.Status == 200 && !o.Broken && served != nil && served.Addr == rec.named[0].Addr {
+		rec.pool.ledger.Expect(rec.slot)
 	}
 	if rec.stream && o.Attempts == 1 && o.EngineTTFT > 0 && o.Status == 200 {
 		rec.pool.scorer.Observe(rec.booking, o.EngineTTFT)
@@ -147,6 +150,9 @@ func (r *Router) markFailures(rec *record, o *Outcome) {
 func (r *Router) Observe(set *worker.Set) {
 	before := r.seen
 	r.seen = set
+	for _, p := range r.pools {
+		p.ledger.Observe(set)
+	}
 	if before == nil {
 		return
 	}
@@ -157,15 +163,17 @@ func (r *Router) Observe(set *worker.Set) {
 		}
 		is := set.BySlot(was.Slot)
 		gone := is == nil || is.Addr != was.Addr
-		if gone || is.Epoch != was.Epoch {
-			p.index.Clear(was.Slot)
-		}
-		if gone {
-			p.scorer.Forget(was.Slot)
+		for _, s := range was.Slots() {
+			if gone || is.Epoch != was.Epoch {
+				p.index.Clear(s)
+			}
+			if gone {
+				p.scorer.Forget(s)
+			}
 		}
 		if was.Eligible() && (gone || is.State == worker.Unhealthy || is.State == worker.Suspect) {
 			r.table.each(func(rec *record) {
-				if rec.pool == p && rec.carrier().Slot == was.Slot {
+				if rec.pool == p && rec.carrier().Addr == was.Addr {
 					rec.fallBack(set)
 				}
 			})
@@ -179,6 +187,9 @@ const upkeep = 2 * time.Second
 // Run reads the pools' models, then keeps the router's memory in bounds until ctx ends. It returns early with an error when
 // a model cannot be read.
 func (r *Router) Run(ctx context.Context) error {
+	following, stop := context.WithCancel(ctx)
+	defer r.runLedgers(following)()
+	defer stop()
 	if err := r.Load(ctx); err != nil {
 		return err
 	}
@@ -191,6 +202,9 @@ func (r *Router) Run(ctx context.Context) error {
 		case <-tick.C:
 			r.metrics.forgotten(r.table.forget(r.now().Add(-r.cfg.FeedbackTTL)))
 			r.refreshCapacities()
+			for _, p := range r.pools {
+				p.refreshRecency(r.workers.Set())
+			}
 			r.probe(ctx)
 		}
 	}
@@ -236,7 +250,9 @@ func (r *Router) refreshCapacities() {
 	for _, w := range r.workers.Set().All() {
 		stats := w.Stats()
 		if p := r.byName[w.Pool]; p != nil && stats.Blocks > 0 && stats.BlockTokens > 0 {
-			p.index.SetCapacity(w.Slot, stats.Blocks*stats.BlockTokens/p.keyer.BlockTokens())
+			for _, s := range w.Slots() {
+				p.index.SetCapacity(s, stats.Blocks*stats.BlockTokens/p.keyer.BlockTokens()/len(w.Slots()))
+			}
 		}
 	}
 }

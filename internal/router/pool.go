@@ -5,8 +5,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"attache/indexer"
+	"attache/indexer/events"
 	"attache/internal/prompt"
 	"attache/internal/worker"
 	"attache/scoring"
@@ -17,10 +19,14 @@ type pool struct {
 	name     string
 	keyer    *prompt.Keyer
 	index    *indexer.Index
+	ledger   *events.Ledger
 	scorer   *scoring.Scorer
 	watcher  Watcher // nil: nobody watches
 	tallies  tallies
 	counters counters
+
+	speculation uint32                   // seconds
+	recency     atomic.Pointer[[]uint32] // by slot; see recent
 }
 
 // Subset restricts who may serve a request, as a gateway may demand (Gateway API Inference Extension). A stated subset

@@ -11,8 +11,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"attache/indexer"
+	"attache/indexer/events"
 	"attache/internal/block"
 	"attache/internal/openai"
 	"attache/internal/prompt"
@@ -67,7 +70,7 @@ type Router struct {
 // scratch is what one Route needs in between; reused so that a decision allocates nothing per block or per worker.
 type scratch struct {
 	chain      prompt.Chain
-	overlap    []int32
+	held       held
 	eligible   []*worker.Worker
 	candidates []scoring.Candidate
 	ranked     []scoring.Ranked
@@ -113,7 +116,15 @@ func New(p Params) (*Router, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pools[%d].prompt.model_dir: %w", i, err)
 		}
-		made := &pool{name: pc.Name, index: index, scorer: scorer, keyer: keyer}
+		ledger, err := events.New(events.Params{
+			Config: p.Config.Events, Source: pc.Events, Pool: pc.Name, BlockTokens: keyer.BlockTokens(), Now: p.Now,
+			Log: p.Log.With("pool", pc.Name), Metrics: labelled,
+		})
+		if err != nil {
+			return nil, err
+		}
+		made := &pool{name: pc.Name, index: index, ledger: ledger, scorer: scorer, keyer: keyer,
+			speculation: uint32(math.Ceil(p.Config.Events.Speculation.Seconds()))}
 		if p.Watch != nil {
 			made.watcher = p.Watch(pc.Name)
 		}
@@ -148,8 +159,8 @@ func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
 		return nil, err
 	}
 	r.chain(ctx, p, s, req, cmp.Or(rewrite, model))
-	s.overlap = p.index.Overlap(s.chain.Hashes, nil, s.overlap)
-	s.candidates = r.candidates(s)
+	s.held.look(p, &s.chain, s.eligible)
+	s.candidates = r.candidates(p, s, started)
 	if r.saturated(s, p) {
 		r.metrics.turnedAway(p.name, "shed")
 		return nil, &ShedError{Pool: p.name, Limit: r.cfg.MaxInFlight, RetryAfter: r.cfg.RetryAfter}
@@ -169,27 +180,11 @@ func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
 func (r *Router) chain(ctx context.Context, p *pool, s *scratch, req *Request, model string) {
 	q := prompt.Query{Body: req.Body, Scan: req.Scan, Model: model}
 	if req.Scan != nil {
-		q.Seed = block.Seed(model, string(req.Scan.CacheSalt.In(req.Body)))
+		q.Seed = block.Seed(namespace(model, s.eligible[0]), string(req.Scan.CacheSalt.In(req.Body)))
 		q.Engine, q.Dialect = s.eligible[0].Endpoint, dialectOf(s.eligible[0])
 	}
 	p.keyer.Chain(ctx, &s.chain, &q)
 	r.metrics.chain(p, &s.chain)
-}
-
-// candidates joins what is known of every eligible worker into plain numbers.
-func (r *Router) candidates(s *scratch) []scoring.Candidate {
-	dst := s.candidates[:0]
-	for _, w := range s.eligible {
-		c := scoring.Candidate{Slot: w.Slot}
-		if int(w.Slot) < len(s.overlap) {
-			c.CachedTokens = min(int(s.overlap[w.Slot])*s.chain.BlockTokens, s.chain.Tokens)
-		}
-		stats := w.Stats()
-		c.EngineRunning, c.EngineWaiting = stats.Running, stats.Waiting
-		c.KVCapacityTokens = stats.Blocks * stats.BlockTokens
-		dst = append(dst, c)
-	}
-	return dst
 }
 
 // saturated reports whether every candidate is at the limit of requests in flight.
@@ -208,7 +203,6 @@ func (r *Router) saturated(s *scratch, p *pool) bool {
 // decide turns the ranking into a decision and remembers it for the way back.
 func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set *worker.Set, booking *scoring.Booking,
 	started time.Time) *Decision {
-	named := min(r.cfg.Alternatives, len(s.ranked))
 	rec := &record{
 		router: r, pool: p, number: r.ids.Add(1), at: started, booking: booking, model: names.asked,
 		requestID: req.ID, path: req.Path, tenant: req.Tenant,
@@ -220,17 +214,21 @@ func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set
 		rec.count = s.chain.Count
 	}
 	rec.ranked = append(rec.rankedSpace[:0], s.ranked[:min(len(s.ranked), keepRanked)]...)
-	rec.named = append(rec.namedSpace[:0], make([]*worker.Worker, named)...)
+	rec.named = rec.namedSpace[:0]
 	strict := false
 	var list strings.Builder
-	list.Grow(named * 22)
-	for i := range named {
-		rec.named[i] = set.BySlot(s.ranked[i].Slot)
-		if i > 0 {
+	list.Grow(r.cfg.Alternatives * 22)
+	for i := 0; i < len(s.ranked) && len(rec.named) < r.cfg.Alternatives; i++ {
+		w := set.BySlot(s.ranked[i].Slot)
+		if slices.Contains(rec.named, w) {
+			continue // another rank of it
+		}
+		if len(rec.named) > 0 {
 			list.WriteByte(',')
 		}
-		list.WriteString(rec.named[i].Endpoint)
-		strict = strict || rec.named[i].Runs() == worker.TRTLLM
+		rec.named = append(rec.named, w)
+		list.WriteString(w.Endpoint)
+		strict = strict || w.Runs() == worker.TRTLLM
 	}
 	for _, c := range s.candidates {
 		rec.available = max(rec.available, c.CachedTokens)
@@ -241,10 +239,24 @@ func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set
 	if p.watcher != nil {
 		p.watcher.Decided(rec.promptTokens, rec.available, rec.captured)
 	}
+	rec.slot = s.ranked[0].Slot
+	rec.fresh = s.chain.Tokens-rec.captured >= freshBlocks*s.chain.BlockTokens
 	return &Decision{
-		ID: rec.id(), Replica: r.replica, Pool: p.name, Model: names.sent, Destinations: list.String(),
+		Rank: rankOf(rec.named[0], rec.slot),
+		ID:   rec.id(), Replica: r.replica, Pool: p.name, Model: names.sent, Destinations: list.String(),
 		PredictedCached: rec.captured, Strict: strict, Done: Done{rec},
 	}
+}
+
+// freshBlocks is how many blocks of a prompt must be new before events of them are expected: lengths may be estimates.
+const freshBlocks = 4
+
+// rankOf is the data-parallel rank that a slot stands for, as engines are told; "" when there is only one.
+func rankOf(w *worker.Worker, s slot.Slot) string {
+	if len(w.Slots()) < 2 {
+		return ""
+	}
+	return strconv.Itoa(w.Rank(s))
 }
 
 // modelNames are what the client asked for and what the worker is sent instead, "" when that is the same.

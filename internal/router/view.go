@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"attache/indexer/events"
 	"attache/internal/slot"
 	"attache/scoring"
 )
@@ -32,7 +33,8 @@ type PoolView struct {
 type WorkerView struct {
 	InFlight           int
 	Backlog            time.Duration // predicted time to work off the booked prefill
-	HeldBlocks         int           // what the index believes it holds
+	HeldBlocks         int           // what it is believed to hold
+	Mode               events.Mode   // how that is known
 	Requests, Failures uint64
 	PromptTokens       uint64 // of requests whose engine reported what it reused
 	Delivered          uint64 // cached tokens that the engine reported
@@ -144,7 +146,10 @@ func (r *Router) Worker(pool, name string, s slot.Slot) WorkerView {
 		return WorkerView{}
 	}
 	load := p.scorer.Load(s)
-	v := WorkerView{InFlight: load.InFlight, Backlog: seconds(load.QueueSeconds), HeldBlocks: p.index.Held(s)}
+	v := WorkerView{InFlight: load.InFlight, Backlog: seconds(load.QueueSeconds), HeldBlocks: p.index.Held(s), Mode: p.modeOf(s)}
+	if v.Mode != events.Approximate {
+		v.HeldBlocks = p.ledger.Held(s)
+	}
 	p.tallies.mu.Lock()
 	defer p.tallies.mu.Unlock()
 	if t := p.tallies.workers[name]; t != nil {
@@ -154,7 +159,7 @@ func (r *Router) Worker(pool, name string, s slot.Slot) WorkerView {
 	return v
 }
 
-// InFlight is how many requests are booked on a slot, in whatever pool it belongs to.
+// InFlight is how many requests are booked on the worker of a slot, in whatever pool it belongs to.
 func (r *Router) InFlight(s slot.Slot) int {
 	w := r.workers.Set().BySlot(s)
 	if w == nil {
@@ -164,7 +169,11 @@ func (r *Router) InFlight(s slot.Slot) int {
 	if p == nil {
 		return 0
 	}
-	return p.scorer.Load(s).InFlight
+	n := 0
+	for _, rank := range w.Slots() {
+		n += p.scorer.Load(rank).InFlight
+	}
+	return n
 }
 
 // Decisions explains the last decisions, newest first.

@@ -47,9 +47,10 @@ type entry struct {
 	spec  Spec
 	slots []slot.Slot // one for each data-parallel rank
 	live  *atomic.Pointer[Stats]
-	now   *Worker       // as it was published last
-	stop  func()        // ends looking after it
-	probe chan struct{} // asks for a check at once
+	names *atomic.Pointer[[]string] // of the base model
+	now   *Worker                   // as it was published last
+	stop  func()                    // ends looking after it
+	probe chan struct{}             // asks for a check at once
 }
 
 // New makes an empty registry.
@@ -117,7 +118,7 @@ func (r *Registry) Apply(source string, specs []Spec) {
 	for _, addr := range inOrder {
 		e := r.entries[addr]
 		if e == nil {
-			e = &entry{slots: []slot.Slot{r.slots.take(now)}, live: new(atomic.Pointer[Stats]), probe: make(chan struct{}, 1)}
+			e = &entry{slots: []slot.Slot{r.slots.take(now)}, live: new(atomic.Pointer[Stats]), names: new(atomic.Pointer[[]string]), probe: make(chan struct{}, 1)}
 			r.entries[addr] = e
 		}
 		e.spec, e.drain = wanted[addr], wanted[addr].Drain
@@ -230,7 +231,7 @@ func (r *Registry) publishLocked(now time.Time) {
 		if before == nil || before.State != state || before.Cause != cause || before.Epoch != e.epoch || !sameSpec(&before.Spec, &e.spec) ||
 			len(before.slots) != len(e.slots) {
 			e.now = &Worker{Spec: e.spec, Slot: e.slots[0], State: state, Cause: cause, Since: now, Epoch: e.epoch,
-				Endpoint: addr.String(), live: e.live, slots: slices.Clone(e.slots)}
+				Endpoint: addr.String(), live: e.live, served: e.names, slots: slices.Clone(e.slots)}
 			if before != nil && before.State == state {
 				e.now.Since = before.Since
 			}
@@ -291,9 +292,9 @@ func (r *Registry) Run(ctx context.Context) error {
 	r.watch = func(e *entry) {
 		mine, stop := context.WithCancel(ctx)
 		e.stop = stop
-		spec, live := e.spec, e.live
+		spec, live, names := e.spec, e.live, e.names
 		running.Go(func() { r.checkHealth(mine, spec, e.probe) })
-		running.Go(func() { r.readMetrics(mine, spec, e.slots[0], live) })
+		running.Go(func() { r.readMetrics(mine, spec, e.slots[0], live, names) })
 	}
 	for _, e := range r.entries {
 		r.startLocked(e)

@@ -20,8 +20,11 @@ const look = 250 * time.Millisecond
 
 // readMetrics reads one engine's metrics until ctx ends: often while it has requests, seldom while it has none. A failed
 // reading is shown and counted; it does not make a worker unhealthy, because not every engine has metrics.
-func (r *Registry) readMetrics(ctx context.Context, spec Spec, s slot.Slot, live *atomic.Pointer[Stats]) {
+func (r *Registry) readMetrics(ctx context.Context, spec Spec, s slot.Slot, live *atomic.Pointer[Stats],
+	names *atomic.Pointer[[]string]) {
 	page := make([]byte, 0, 64<<10)
+	var asked time.Time
+	var started float64
 	for ctx.Err() == nil {
 		var stats Stats
 		var err error
@@ -40,6 +43,12 @@ func (r *Registry) readMetrics(ctx context.Context, spec Spec, s slot.Slot, live
 			stats.At = time.Now()
 		}
 		r.metrics.readings.WithLabelValues(result(err == nil)).Inc()
+		if err == nil && (time.Since(asked) > modelsAge || stats.ProcessStart != started) {
+			asked, started = time.Now(), stats.ProcessStart
+			if list, err := r.readModels(ctx, spec); err == nil {
+				names.Store(&list)
+			}
+		}
 		live.Store(&stats)
 		if stats.ProcessStart != 0 {
 			r.change(spec.Addr, func(e *entry, _ time.Time) { e.restarted(stats.ProcessStart) })

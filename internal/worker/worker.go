@@ -78,8 +78,22 @@ type Worker struct {
 	Epoch    uint64    // one more for every time its process was seen gone or restarted: its KV cache is empty since
 	Endpoint string    // Addr as text
 
-	live  *atomic.Pointer[Stats]
-	slots []slot.Slot
+	live   *atomic.Pointer[Stats]
+	served *atomic.Pointer[[]string]
+	slots  []slot.Slot
+}
+
+// Serves reports whether a name is one of the engine's names of its base model, as it said last: what is asked for under any of
+// them has one KV cache. An adapter's name is none.
+func (w *Worker) Serves(model string) bool {
+	if model == w.Stats().Model {
+		return true
+	}
+	if w.served == nil {
+		return false
+	}
+	names := w.served.Load()
+	return names != nil && slices.Contains(*names, model)
 }
 
 // Slots are the worker's data-parallel ranks, at least one; the first is Slot. The slice must not be changed.
