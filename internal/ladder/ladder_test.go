@@ -18,6 +18,7 @@ var rungs = map[string][]string{
 	"internal/app":              {"*"},
 	"internal/demo":             {"*"},
 	"e2e":                       {"*"},
+	"e2e/vllm":                  {"*"},
 	"extproc/bench":             {"*"},
 	"internal/config/configdoc": {"internal/config"},
 	// Config types only.
