@@ -36,7 +36,7 @@ type reply struct {
 	ttft time.Duration // to the first event of a stream; 0 for a whole answer
 }
 
-// client never uses a connection twice at the same time and keeps some, as client libraries do.
+// client keeps connections for the next requests, as client libraries do.
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
 
 // send sends one request to Envoy, or past it to a server: url says where. Whatever is no whole answer is an error.

@@ -96,7 +96,7 @@ func salts(r *rig, name string) {
 // for. Answers take blocks, too, of which attache hears by events alone.
 func eviction(r *rig, name string) {
 	const olds, tokens = 6, 1000
-	rounds := []int{0, 8, 16, 20, 22, 24, 26, 28, 30} // how many others come before; 32 fill both caches
+	rounds := []int{0, 8, 16, 20, 22, 24, 26, 28, 30} // how many others come before; some 30 fill both caches
 	old := func(round, i int) chat {
 		return chat{id: fmt.Sprintf("old-%d-round-%d", i, round), messages: []message{{"user", words(fmt.Sprintf("old-%d", i), tokens)}}, stream: true}
 	}
