@@ -20,7 +20,7 @@ const (
 	cacheBlocks = 512
 	maxTokens   = 4096
 	// withEvents lets attache subscribe to the servers' KV events; without, it goes by what it sent where.
-	withEvents = false
+	withEvents = true
 )
 
 // server is one vLLM.
