@@ -22,9 +22,9 @@ type Config struct {
 	// HalfLife is how fast what is known loses weight while the stream is broken off: after this time it counts half. 0: it
 	// keeps its weight until grace is over.
 	HalfLife time.Duration `yaml:"half_life"`
-	// Speculation is how long a prompt that was just sent to a worker counts as held there, though the engine has not said so
-	// yet: a burst of prompts that begin alike lands together. It should be above the time that a prefill takes; while a
-	// worker has more than that booked, its backlog counts instead. To the second.
+	// Speculation is how long after its end a request's prompt still counts as held by its worker though the engine has not said so:
+	// a burst of prompts that begin alike lands together. While a request runs its prompt counts anyway. It should be above the
+	// time that events take to arrive, and well below the time in which an engine's cache is turned over.
 	Speculation time.Duration `yaml:"speculation"`
 	// SilentRequests is how many requests with new blocks a worker may finish in a row without a single event before its stream
 	// counts as silent: some engines accept the setting and publish nothing. 0: as many as it likes.
@@ -48,7 +48,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		ReplayTimeout: 5 * time.Second, VerifyInterval: 10 * time.Second, Grace: time.Second, HalfLife: 2 * time.Second,
-		Speculation: 3 * time.Second, SilentRequests: 8, ReadyWait: 10 * time.Second,
+		Speculation: 100 * time.Millisecond, SilentRequests: 8, ReadyWait: 10 * time.Second,
 		HostCredit: .75, DiskCredit: .25, RemoteCredit: .25,
 		Index: runs.DefaultConfig(), Socket: zmtp.DefaultConfig(),
 	}

@@ -54,8 +54,7 @@ func (d Done) End() {
 }
 
 const (
-	keepRanked = 8   // candidates remembered for explaining
-	keepChain  = 128 // blocks remembered for crediting a worker that served in the chosen one's place
+	keepRanked = 8 // candidates remembered for explaining
 )
 
 // record is one decision from Route to Report.
@@ -74,6 +73,7 @@ type record struct {
 	stream                         bool
 	fresh                          bool             // the worker that answers must store new blocks
 	slot                           slot.Slot        // that was chosen
+	flight                         *flight          // nil: its blocks are remembered, not told
 	available, captured            int              // cached tokens: best any candidate offered, the chosen one's
 	named                          []*worker.Worker // as in Destinations
 	ranked                         []scoring.Ranked // best first, at most keepRanked
@@ -107,6 +107,7 @@ func (rec *record) end() {
 	if rec.ended.IsZero() {
 		rec.ended = rec.router.now()
 		rec.booking.End()
+		rec.pool.flights.end(rec.flight, rec.ended)
 	}
 }
 

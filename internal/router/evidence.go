@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"math"
 	"strings"
 	"sync"
 	"time"
@@ -18,32 +17,25 @@ import (
 // What is known of who holds a prompt comes from two memories. The ledger knows what engines said; the index what we sent where.
 // By slot, the ledger's evidence decides between them:
 //
-//	exact         the ledger; and of the index what was sent there a moment ago, which the engine will hold soon
+//	exact         the ledger; and what is on its way there, which the engine will hold soon
 //	partial       whichever knows of more
 //	approximate   the index
 //
 // In every mode decisions are remembered, so that falling from one to another loses nothing.
 
-// held is what both memories know of one chain, by slot. Reused from request to request.
+// held is what is known of one chain, by slot. Reused from request to request.
 type held struct {
 	told   runs.Overlap // by engines
 	places []int32      // by slot, its place in told.Hits plus 1
-	within []uint32     // by slot, the greatest age in seconds of what is remembered
 	sent   []int32      // by slot, leading blocks remembered
+	flying []int32      // by slot, leading blocks on their way
 }
 
-// look asks both memories.
-func (h *held) look(p *pool, chain *prompt.Chain, eligible []*worker.Worker) {
+// look asks all memories.
+func (h *held) look(p *pool, chain *prompt.Chain) {
 	p.ledger.Overlap(chain.Hashes, &h.told)
-	h.within = h.within[:0]
-	for _, w := range eligible {
-		for _, s := range w.Slots() {
-			if p.ledger.Evidence(s).Mode == events.Exact {
-				h.within = put(h.within, s, p.recent(s))
-			}
-		}
-	}
-	h.sent = p.index.Overlap(chain.Hashes, h.within, h.sent)
+	h.sent = p.index.Overlap(chain.Hashes, nil, h.sent)
+	h.flying = p.flights.overlap(chain.Hashes, h.flying)
 	clear(h.places)
 	for i, hit := range h.told.Hits {
 		h.places = put(h.places, hit.Slot, int32(i)+1)
@@ -59,25 +51,37 @@ func put[T any](by []T, s slot.Slot, v T) []T {
 	return by
 }
 
+// at is an element of a slice by slot; 0 beyond its end.
+func at(by []int32, s slot.Slot) int {
+	if int(s) >= len(by) {
+		return 0
+	}
+	return int(by[s])
+}
+
 // of is how many leading blocks a slot holds, and what share of them is not to be counted on: those on lower tiers are worth
 // less than those on the device, and what a broken stream said loses weight.
 func (h *held) of(p *pool, cfg *events.Config, s slot.Slot, now time.Time) (blocks int, doubt float64) {
-	remembered := 0
-	if int(s) < len(h.sent) {
-		remembered = int(h.sent[s])
-	}
 	e := p.ledger.Evidence(s)
-	if e.Mode == events.Approximate || int(s) >= len(h.places) || h.places[s] == 0 {
-		return remembered, 0
+	sure := at(h.sent, s)
+	switch {
+	case e.Mode == events.Approximate:
+		return sure, 0
+	case e.Mode == events.Exact:
+		sure = at(h.flying, s)
 	}
-	hit := h.told.Hits[h.places[s]-1]
+	place := at(h.places, s)
+	if place == 0 {
+		return sure, 0
+	}
+	hit := h.told.Hits[place-1]
 	blocks = hit.Upto(slot.Remote)
-	if remembered >= blocks {
-		return remembered, 0
+	if sure >= blocks {
+		return sure, 0
 	}
 	worth := float64(hit.Blocks[slot.Device]) + cfg.HostCredit*float64(hit.Blocks[slot.Host]) +
 		cfg.DiskCredit*float64(hit.Blocks[slot.Disk]) + cfg.RemoteCredit*float64(hit.Blocks[slot.Remote])
-	worth = max(worth*cfg.Discount(e, now), float64(remembered))
+	worth = max(worth*cfg.Discount(e, now), float64(sure))
 	return blocks, 1 - worth/float64(blocks)
 }
 
@@ -100,33 +104,31 @@ func (r *Router) candidates(p *pool, s *scratch, now time.Time) []scoring.Candid
 	return dst
 }
 
-// recent is for how many seconds a prompt counts as held by a slot though its engine has not said so: as long as it may wait
-// for its turn there.
-func (p *pool) recent(s slot.Slot) uint32 {
-	if by := p.recency.Load(); by != nil && int(s) < len(*by) {
-		return (*by)[s]
-	}
-	return p.speculation
-}
+// sweeping is how often the flights of all pools are looked at.
+const sweeping = 50 * time.Millisecond
 
-// refreshRecency looks at how long the slots' backlogs are.
-func (p *pool) refreshRecency(set *worker.Set) {
-	var by []uint32
-	for _, w := range set.Pool(p.name) {
-		for _, s := range w.Slots() {
-			backlog := uint32(math.Ceil(min(p.scorer.Load(s).QueueSeconds, 3600)))
-			by = put(by, s, max(p.speculation, backlog+1))
+// sweepFlights ends flights until ctx ends.
+func (r *Router) sweepFlights(ctx context.Context) {
+	tick := time.NewTicker(sweeping)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, p := range r.pools {
+			if p.flights.count() > 0 {
+				p.flights.sweep(p.ledger, r.now(), r.cfg.Events.Speculation)
+			}
 		}
 	}
-	for i := range by {
-		by[i] = max(by[i], p.speculation)
-	}
-	p.recency.Store(&by)
 }
 
 // runLedgers follows the engines of all pools until ctx ends.
 func (r *Router) runLedgers(ctx context.Context) (wait func()) {
 	var running sync.WaitGroup
+	running.Go(func() { r.sweepFlights(ctx) })
 	for _, p := range r.pools {
 		running.Go(func() {
 			if err := p.ledger.Run(ctx); err != nil {

@@ -202,9 +202,6 @@ func (r *Router) Run(ctx context.Context) error {
 		case <-tick.C:
 			r.metrics.forgotten(r.table.forget(r.now().Add(-r.cfg.FeedbackTTL)))
 			r.refreshCapacities()
-			for _, p := range r.pools {
-				p.refreshRecency(r.workers.Set())
-			}
 			r.probe(ctx)
 		}
 	}

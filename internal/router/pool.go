@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"attache/indexer"
 	"attache/indexer/events"
@@ -24,9 +23,7 @@ type pool struct {
 	watcher  Watcher // nil: nobody watches
 	tallies  tallies
 	counters counters
-
-	speculation uint32                   // seconds
-	recency     atomic.Pointer[[]uint32] // by slot; see recent
+	flights  flights
 }
 
 // Subset restricts who may serve a request, as a gateway may demand (Gateway API Inference Extension). A stated subset

@@ -11,7 +11,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -123,8 +122,7 @@ func New(p Params) (*Router, error) {
 		if err != nil {
 			return nil, err
 		}
-		made := &pool{name: pc.Name, index: index, ledger: ledger, scorer: scorer, keyer: keyer,
-			speculation: uint32(math.Ceil(p.Config.Events.Speculation.Seconds()))}
+		made := &pool{name: pc.Name, index: index, ledger: ledger, scorer: scorer, keyer: keyer}
 		if p.Watch != nil {
 			made.watcher = p.Watch(pc.Name)
 		}
@@ -159,7 +157,7 @@ func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
 		return nil, err
 	}
 	r.chain(ctx, p, s, req, cmp.Or(rewrite, model))
-	s.held.look(p, &s.chain, s.eligible)
+	s.held.look(p, &s.chain)
 	s.candidates = r.candidates(p, s, started)
 	if r.saturated(s, p) {
 		r.metrics.turnedAway(p.name, "shed")
@@ -207,7 +205,7 @@ func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set
 		router: r, pool: p, number: r.ids.Add(1), at: started, booking: booking, model: names.asked,
 		requestID: req.ID, path: req.Path, tenant: req.Tenant,
 		promptTokens: s.chain.Tokens, rung: s.chain.Rung, why: s.chain.Why, captured: s.ranked[0].CachedTokens, candidates: len(s.ranked),
-		chain:  append([]block.Hash(nil), s.chain.Hashes[:min(len(s.chain.Hashes), keepChain)]...),
+		chain:  slices.Clone(s.chain.Hashes),
 		stream: req.Scan != nil && req.Scan.Stream,
 	}
 	if s.chain.Ours {
@@ -240,6 +238,9 @@ func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set
 		p.watcher.Decided(rec.promptTokens, rec.available, rec.captured)
 	}
 	rec.slot = s.ranked[0].Slot
+	if p.modeOf(rec.slot) == events.Exact {
+		rec.flight = p.flights.add(rec.slot, rec.chain)
+	}
 	rec.fresh = s.chain.Tokens-rec.captured >= freshBlocks*s.chain.BlockTokens
 	return &Decision{
 		Rank: rankOf(rec.named[0], rec.slot),
