@@ -46,6 +46,7 @@ const (
 	byCapacity reason = iota // the slot's own cache is full
 	byTTL                    // not asked for in time
 	byBound                  // the index is full
+	byFeedback               // the engine was found to have lost them
 	byClear                  // the worker restarted or is gone
 	reasons
 )
@@ -54,12 +55,16 @@ const (
 type table struct {
 	slab
 
-	first   heads    // by hash, one of its holders' nodes
-	owners  []owner  // 0 is nobody
-	bySlot  []uint32 // slot to owner; 0 none
-	vacant  []uint32 // owners to use again
-	held    int      // nodes in all lists
+	first   heads        // by hash, one of its holders' nodes
+	owners  []owner      // 0 is nobody
+	taught  []experience // of the owner with the same number; apart, as overlaps look at owners
+	bySlot  []uint32     // slot to owner; 0 none
+	vacant  []uint32     // owners to use again
+	held    int          // nodes in all lists
+	births  uint32       // owners made so far
 	evicted [reasons]uint64
+
+	corrected [directions]uint64 // reports that were believed
 
 	ttl             uint32 // seconds; 0 none
 	defaultCapacity int
@@ -71,7 +76,7 @@ type table struct {
 
 func newTable(cfg Config) *table {
 	return &table{
-		first: newHeads(), owners: make([]owner, 1), ttl: uint32(cfg.TTL.Seconds()),
+		first: newHeads(), owners: make([]owner, 1), taught: make([]experience, 1), ttl: uint32(cfg.TTL.Seconds()),
 		defaultCapacity: cfg.DefaultCapacity, bound: cfg.MaxBlocks,
 	}
 }
@@ -147,12 +152,16 @@ func (t *table) oldest(now uint32) uint32 {
 
 // remember moves chain to the front of the slot's list and adds what is missing, at most budget blocks of it; more says
 // that blocks are still missing. A chain longer than the slot's capacity is cut: the rest would push out its own start.
-func (t *table) remember(s slot.Slot, chain []block.Hash, now uint32, budget int) (more bool) {
+// What was held before is written to m.
+func (t *table) remember(s slot.Slot, chain []block.Hash, now uint32, budget int, m *Mark) (more bool) {
 	t.now = max(t.now, now)
 	id := t.ownerOf(s)
 	o := &t.owners[id]
+	whole := chain
 	chain = chain[:min(len(chain), o.capacity, t.bound)]
-	held, last := t.touch(id, chain, 0)
+	m.begin(s, o, &t.taught[id], t.now)
+	held, last := t.touch(id, chain, 0, m)
+	m.predict(&t.taught[id], whole, len(chain), held, t.oldest(t.now))
 	missing := min(len(chain)-held, budget)
 	t.fetch(o, chain[held:held+missing])
 	t.makeRoom(id, held, missing)
@@ -176,11 +185,11 @@ func (t *table) fetch(o *owner, missing []block.Hash) {
 	t.fetched = sum
 }
 
-// add makes a node for a block that the owner does not hold, behind the node after; 0: at the front.
+// add makes a node for a block that the owner does not hold, behind its parent's node; 0: a first block, at the front.
 func (t *table) add(id uint32, hash block.Hash, after int32) int32 {
 	o := &t.owners[id]
 	at := t.get()
-	*t.at(at), *t.links(at) = node{hash: hash, at: t.now}, links{owner: id}
+	*t.at(at), *t.links(at) = node{hash: hash, at: t.now}, links{owner: id, parent: after}
 	if first := t.first.findOrPut(hash, at, &t.slab); first != at { // second place, so that the table need not be written
 		n, f := t.links(at), t.links(first)
 		n.prev, n.next = first, f.next
@@ -204,6 +213,11 @@ func (t *table) evict(id uint32, why reason) {
 		why = byTTL
 	}
 	t.evicted[why]++
+	e := &t.taught[id]
+	e.gone++
+	if why == byCapacity || why == byFeedback {
+		e.ghosts.put(n.hash, e.gone, o.capacity)
+	}
 
 	o.tail = l.newer
 	if l.newer != 0 {
@@ -211,6 +225,7 @@ func (t *table) evict(id uint32, why reason) {
 	} else {
 		o.head = 0
 	}
+	l.owner = 0
 	if l.prev != 0 {
 		t.links(l.prev).next = l.next
 	} else {
@@ -304,21 +319,29 @@ func (t *table) ownerOf(s slot.Slot) uint32 {
 	} else {
 		id = uint32(len(t.owners))
 		t.owners = append(t.owners, owner{})
+		t.taught = append(t.taught, experience{})
 	}
+	t.births++
 	t.owners[id] = owner{slot: s, capacity: t.defaultCapacity}
+	t.taught[id] = experience{birth: t.births}
 	t.bySlot[s] = id
 	return id
 }
 
-// setCapacity bounds a slot and evicts what it holds above that, at most budget blocks; more says that there are more.
-func (t *table) setCapacity(s slot.Slot, blocks, budget int) (more bool) {
+// setCapacity takes in the engine's figure, 0 when it tells none, and evicts what the slot holds above it, at most budget
+// blocks; more says that there are more. What was learnt from reports stays as long as the figure does.
+func (t *table) setCapacity(s slot.Slot, figure, budget int) (more bool) {
 	id := t.ownerOf(s)
 	o := &t.owners[id]
-	o.capacity = blocks
-	for range min(o.held-blocks, budget) {
+	if e := &t.taught[id]; e.figure != figure {
+		e.figure, e.learnt, e.run = figure, false, 0
+		o.capacity = t.told(e)
+		e.ghosts.fit(o.capacity)
+	}
+	for range min(o.held-o.capacity, budget) {
 		t.evict(id, byCapacity)
 	}
-	return o.held > blocks
+	return o.held > o.capacity
 }
 
 // detach makes a slot hold nothing, at once; what it held counts for nobody until drain takes it back. It returns the

@@ -1,6 +1,7 @@
 package indexer
 
 import (
+	"bytes"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -17,7 +18,7 @@ type twin struct {
 	cfg    Config
 	now    uint32
 	blocks map[slot.Slot][]held
-	caps   map[slot.Slot]int
+	taught map[slot.Slot]*taught // what is believed of a slot's capacity: twin_feedback_test.go
 }
 
 type held struct {
@@ -25,16 +26,30 @@ type held struct {
 	at   uint32
 }
 
-func (w *twin) capacity(s slot.Slot) int {
-	if c, ok := w.caps[s]; ok {
-		return c
-	}
-	return w.cfg.DefaultCapacity
+func newTwin(cfg Config) *twin {
+	return &twin{cfg: cfg, blocks: map[slot.Slot][]held{}, taught: map[slot.Slot]*taught{}}
 }
 
+func (w *twin) capacity(s slot.Slot) int { return w.of(s).capacity }
+
 func (w *twin) setCapacity(s slot.Slot, blocks int) {
-	w.caps[s] = blocks
-	w.blocks[s] = w.blocks[s][:min(len(w.blocks[s]), blocks)]
+	if o := w.of(s); o.figure != blocks {
+		o.figure, o.capacity, o.run = blocks, blocks, 0
+	}
+	w.drop(s, len(w.blocks[s])-w.capacity(s), true)
+}
+
+// drop gives up the oldest n blocks; those that went for want of room are remembered.
+func (w *twin) drop(s slot.Slot, n int, room bool) {
+	for range n {
+		last := len(w.blocks[s]) - 1
+		o := w.of(s)
+		o.gone++
+		if room {
+			o.left[w.blocks[s][last].hash] = o.gone
+		}
+		w.blocks[s] = w.blocks[s][:last]
+	}
 }
 
 func (w *twin) remember(s slot.Slot, chain []uint64, budget int) (more bool) {
@@ -56,11 +71,11 @@ func (w *twin) remember(s slot.Slot, chain []uint64, budget int) (more bool) {
 			list = append(list, b)
 		}
 	}
-	w.blocks[s] = list[:min(len(list), w.capacity(s))]
+	w.blocks[s] = list
+	w.drop(s, len(list)-w.capacity(s), true)
 	for over := w.total() - w.cfg.MaxBlocks; over > 0; over = w.total() - w.cfg.MaxBlocks {
 		victim, spare := w.stalest(s, len(now))
-		n := min(over, spare, boundBatch)
-		w.blocks[victim] = w.blocks[victim][:len(w.blocks[victim])-n]
+		w.drop(victim, min(over, spare, boundBatch), false)
 	}
 	return len(now) < len(chain)
 }
@@ -150,21 +165,78 @@ func TestAgainstTwin(t *testing.T) {
 }
 
 func script(t *rapid.T, cfg Config) {
-	tab, dumb := newTable(cfg), &twin{cfg: cfg, blocks: map[slot.Slot][]held{}, caps: map[slot.Slot]int{}}
+	tab, dumb := newTable(cfg), newTwin(cfg)
 	for s := range slot.Slot(slots) {
 		tab.ownerOf(s)
 	}
 	parents := map[uint64]uint64{}
-	anyPath := rapid.SliceOfN(rapid.ByteRange(0, 2), 0, 14)
+	branchy := rapid.SliceOfN(rapid.ByteRange(0, 2), 0, 14)
+	anyPath := rapid.Custom(func(t *rapid.T) []byte {
+		if rapid.Bool().Draw(t, "branchy") {
+			return branchy.Draw(t, "symbols")
+		}
+		talk := byte(rapid.IntRange(3, 6).Draw(t, "talk")) // long, and drawn again
+		return bytes.Repeat([]byte{talk}, rapid.IntRange(8, 14).Draw(t, "blocks"))
+	})
 	anySlot := rapid.Custom(func(t *rapid.T) slot.Slot { return slot.Slot(rapid.IntRange(0, slots-1).Draw(t, "slot")) })
-	var dst []int32
+	var (
+		dst     []int32
+		pending []*twinMark
+	)
 	t.Repeat(map[string]func(*rapid.T){
 		"remember": func(t *rapid.T) {
 			s, chain := anySlot.Draw(t, "s"), path(anyPath.Draw(t, "path"), parents)
 			budget := rapid.IntRange(1, 15).Draw(t, "budget")
-			for len(chain) > 0 && tab.remember(s, chain, dumb.now, budget) {
+			if len(chain) == 0 {
+				return
 			}
-			for len(chain) > 0 && dumb.remember(s, chain, budget) {
+			var m, later Mark
+			want := dumb.mark(s, chain)
+			for target := &m; tab.remember(s, chain, dumb.now, budget, target); target = &later {
+			}
+			if cfg.TTL == 0 {
+				if broken := want.compare(&m); broken != "" {
+					t.Fatal(broken)
+				}
+				pending = append(pending, want)
+			}
+			for dumb.remember(s, chain, budget) {
+			}
+		},
+		"again": func(t *rapid.T) { // what was decided long ago, reported as lost or as there
+			s, chain := anySlot.Draw(t, "s"), path(anyPath.Draw(t, "path"), parents)
+			for range rapid.IntRange(1, 3).Draw(t, "times") {
+				if len(chain) == 0 || cfg.TTL != 0 {
+					return
+				}
+				dumb.now += uint32(rapid.IntRange(0, 9).Draw(t, "seconds"))
+				m := dumb.mark(s, chain)
+				tab.remember(s, chain, dumb.now, len(chain), &m.real)
+				if broken := m.compare(&m.real); broken != "" {
+					t.Fatal(broken)
+				}
+				dumb.remember(s, chain, len(chain))
+				delivered := rapid.SampledFrom([]int{0, 3, 14}).Draw(t, "delivered")
+				correct(tab, &m.real, dumb.now, delivered, rapid.IntRange(1, 5).Draw(t, "budget"))
+				dumb.correct(m, delivered)
+			}
+		},
+		"report": func(t *rapid.T) { // of any decision, at any time, and perhaps wrong
+			if len(pending) == 0 {
+				return
+			}
+			m := pending[rapid.IntRange(0, len(pending)-1).Draw(t, "decision")]
+			delivered := rapid.SampledFrom([]int{0, 0, 2, 7, 14}).Draw(t, "delivered")
+			correct(tab, &m.real, dumb.now, delivered, rapid.IntRange(1, 5).Draw(t, "budget"))
+			dumb.correct(m, delivered)
+		},
+		"top": func(t *rapid.T) {
+			s, n := anySlot.Draw(t, "s"), rapid.IntRange(1, 6).Draw(t, "n")
+			w := walk{slot: s}
+			for tab.walkOn(&w, dumb.now, rapid.IntRange(1, 9).Draw(t, "budget")) {
+			}
+			if got, want := w.top(n), dumb.top(s, n, parents); !slices.Equal(got, want) {
+				t.Fatalf("slot %d: top %d are %x, want %x", s, n, got, want)
 			}
 		},
 		"touch": func(t *rapid.T) {
@@ -192,7 +264,7 @@ func script(t *rapid.T, cfg Config) {
 			for former != 0 && tab.drain(former, 3) {
 			}
 			delete(dumb.blocks, s)
-			delete(dumb.caps, s)
+			delete(dumb.taught, s)
 		},
 		"wait": func(t *rapid.T) { dumb.now += uint32(rapid.IntRange(0, 15).Draw(t, "seconds")) },
 		"": func(t *rapid.T) {
@@ -212,6 +284,9 @@ func script(t *rapid.T, cfg Config) {
 				}
 				if cfg.TTL != 0 {
 					continue
+				}
+				if got, want := tab.owners[tab.owner(s)].capacity, dumb.capacity(s); tab.owner(s) != 0 && got != want {
+					t.Fatalf("slot %d: capacity %d, want %d", s, got, want)
 				}
 				if got := tab.list(s); !slices.Equal(got, dumb.blocks[s]) {
 					t.Fatalf("slot %d holds %x, want %x", s, got, dumb.blocks[s])
@@ -290,7 +365,14 @@ func TestHashesThatLie(t *testing.T) {
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			s := slot.Slot(rapid.IntRange(0, 2).Draw(t, "slot"))
 			chain := anyChain.Draw(t, "chain")
-			tab.remember(s, chain, uint32(i/4), rapid.IntRange(1, 10).Draw(t, "budget"))
+			var m Mark
+			tab.remember(s, chain, uint32(i/4), rapid.IntRange(1, 10).Draw(t, "budget"), &m)
+			m.at += uint32(rapid.IntRange(0, 9).Draw(t, "later"))
+			correct(tab, &m, uint32(i/4), rapid.IntRange(0, 9).Draw(t, "delivered"), 2)
+			w := walk{slot: s}
+			for tab.walkOn(&w, uint32(i/4), 3) {
+			}
+			w.top(5)
 			tab.refresh(s, anyChain.Draw(t, "touched"), uint32(i/4), rapid.IntRange(1, 10).Draw(t, "touches"))
 			tab.overlap(anyChain.Draw(t, "asked"), uint32(i/4), []uint32{0, 1}, nil)
 			if broken := check(tab, nil); broken != "" {

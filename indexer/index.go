@@ -1,6 +1,7 @@
 package indexer
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -58,15 +59,47 @@ func (x *Index) Overlap(chain []block.Hash, within []uint32, dst []int32) []int3
 }
 
 // Remember notes that a decision sent the prompt of this chain to the slot. chain must begin with a prompt's first block
-// and is not kept. While a long unseen chain is added others get their turn, and see its first part only.
-func (x *Index) Remember(s slot.Slot, chain []block.Hash) {
+// and is not kept. While a long unseen chain is added others get their turn, and see its first part only. What the slot was
+// believed to hold of it until then is returned, for Correct.
+func (x *Index) Remember(s slot.Slot, chain []block.Hash) Mark {
 	if len(chain) == 0 || s == slot.None {
-		return
+		return Mark{}
 	}
 	now := x.second()
+	var before, later Mark
+	more := x.change(func(t *table) bool { return t.remember(s, chain, now, step, &before) })
 	// Bounded: were others to evict as fast as this adds, it must still end.
-	for more, added := true, 0; more && added < len(chain); added += step {
-		more = x.change(func(t *table) bool { return t.remember(s, chain, now, step) })
+	for added := step; more && added < len(chain); added += step {
+		more = x.change(func(t *table) bool { return t.remember(s, chain, now, step, &later) })
+	}
+	return before
+}
+
+// Correct takes in how many leading blocks of a remembered prompt the engine found in its cache, as it reported after the
+// decision that m is of: blocks that it must have lost are forgotten, and the slot's capacity is learnt (feedback.go says
+// how). It must be called for requests that were answered by the slot and read the cache, at most once each; in which
+// order they come, and how late, does not matter: what was touched after the decision stays. A mark of before the slot was
+// cleared does nothing.
+func (x *Index) Correct(m Mark, delivered int) {
+	now := x.second()
+	var l loss
+	lost := x.change(func(t *table) (lost bool) {
+		t.now = max(t.now, now)
+		l, lost = t.judge(&m, delivered)
+		return lost
+	})
+	if !lost {
+		return
+	}
+	for more := true; more; {
+		x.mu.RLock()
+		more = x.table.count(&l, 8*step)
+		x.mu.RUnlock()
+	}
+	surplus := 0
+	x.change(func(t *table) bool { surplus = t.shrink(&m, &l); return false })
+	for surplus > 0 {
+		x.change(func(t *table) bool { surplus = t.giveUp(&l, surplus, step); return false })
 	}
 }
 
@@ -81,18 +114,27 @@ func (x *Index) Touch(s slot.Slot, chain []block.Hash) {
 	}
 }
 
-// SetCapacity says how many blocks the slot's engine can hold; what is remembered above that is forgotten, the least
-// recently used first. 0 or less: not known, the configured default.
+// SetCapacity says how many blocks the slot's engine can hold, by its own figure; what is remembered above that is
+// forgotten, the least recently used first. 0 or less: not known, the configured default. Reports may teach that it holds
+// fewer, as when others use it, too; saying the same figure again does not undo that, another figure does.
 func (x *Index) SetCapacity(s slot.Slot, blocks int) {
 	if s == slot.None {
 		return
 	}
-	if blocks <= 0 {
-		blocks = x.table.defaultCapacity
-	}
 	for more := true; more; {
-		more = x.change(func(t *table) bool { return t.setCapacity(s, blocks, step) })
+		more = x.change(func(t *table) bool { return t.setCapacity(s, max(blocks, 0), step) })
 	}
+}
+
+// Capacity is how many blocks the slot is taken to have room for; learnt says that reports made it differ from what the
+// engine or the configuration tell.
+func (x *Index) Capacity(s slot.Slot) (blocks int, learnt bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if id := x.table.owner(s); id != 0 {
+		return x.table.owners[id].capacity, x.table.taught[id].learnt
+	}
+	return x.table.defaultCapacity, false
 }
 
 // Clear forgets all that the slot holds, and its capacity: its engine restarted, or the slot is free for another worker.
@@ -103,6 +145,24 @@ func (x *Index) Clear(s slot.Slot) {
 	for more {
 		more = x.change(func(t *table) bool { return t.drain(former, step) })
 	}
+}
+
+// Top returns the n most recently used prefixes that the slot is believed to hold, the freshest first and the longest first
+// among equally fresh ones; of a prompt and its beginning only the prompt. It looks at all that the slot holds, in pieces
+// between which others get their turn: what changes meanwhile may or may not be seen.
+func (x *Index) Top(s slot.Slot, n int) []Prefix {
+	if n <= 0 {
+		return nil
+	}
+	now := x.second()
+	w := walk{slot: s, seen: make([]sight, 0, x.Held(s))}
+	for more := true; more; {
+		w.seen = slices.Grow(w.seen, 4*step) // not while the lock is held
+		x.mu.RLock()
+		more = x.table.walkOn(&w, now, 4*step)
+		x.mu.RUnlock()
+	}
+	return w.top(n)
 }
 
 // Held is how many blocks the slot is remembered to hold, those included whose time to live has passed unnoticed.
@@ -120,7 +180,11 @@ type Stats struct {
 	EvictedByCapacity uint64 // the worker's own cache was full
 	EvictedByTTL      uint64 // not asked for in time
 	EvictedByBound    uint64 // the index was full
+	EvictedByFeedback uint64 // the worker's engine was found to have lost them
 	EvictedByClear    uint64 // the worker restarted or went away
+	// Reports that changed what is believed of a worker.
+	CorrectedOver  uint64 // it held less than was predicted
+	CorrectedUnder uint64 // it held what had been believed gone
 }
 
 // Stats returns the figures.
@@ -131,6 +195,7 @@ func (x *Index) Stats() Stats {
 	return Stats{
 		Held: t.held, Prefixes: t.first.used(),
 		EvictedByCapacity: t.evicted[byCapacity], EvictedByTTL: t.evicted[byTTL],
-		EvictedByBound: t.evicted[byBound], EvictedByClear: t.evicted[byClear],
+		EvictedByBound: t.evicted[byBound], EvictedByFeedback: t.evicted[byFeedback], EvictedByClear: t.evicted[byClear],
+		CorrectedOver: t.corrected[over], CorrectedUnder: t.corrected[under],
 	}
 }

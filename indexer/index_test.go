@@ -122,6 +122,9 @@ func TestMetrics(t *testing.T) {
 		"attache_indexer_evicted_blocks_total bound":    0,
 		"attache_indexer_evicted_blocks_total capacity": 2,
 		"attache_indexer_evicted_blocks_total cleared":  0,
+		"attache_indexer_evicted_blocks_total feedback": 0,
+		"attache_indexer_corrections_total over":        0,
+		"attache_indexer_corrections_total under":       0,
 		"attache_indexer_evicted_blocks_total ttl":      0,
 	}
 	if !maps.Equal(got, want) {
@@ -180,8 +183,12 @@ func TestConcurrent(t *testing.T) {
 					x.Stats()
 				case 3, 4:
 					x.Touch(s, chain)
+				case 5:
+					x.Top(s, 10)
 				default:
-					x.Remember(s, chain)
+					m := x.Remember(s, chain)
+					m.at += settling // as if it had been sent later
+					x.Correct(m, r.IntN(len(chain)+1))
 				}
 			}
 		})

@@ -24,7 +24,8 @@ func (t *table) refresh(s slot.Slot, chain []block.Hash, now uint32, budget int)
 	chain = chain[:believed]
 	fresh, last := t.leading(id, chain, t.now)
 	rest := chain[fresh:min(len(chain), fresh+budget)]
-	held, _ := t.touch(id, rest, last)
+	var unused Mark
+	held, _ := t.touch(id, rest, last, &unused)
 	return held == len(rest) && fresh+held < len(chain)
 }
 
@@ -44,13 +45,13 @@ func (t *table) leading(id uint32, chain []block.Hash, since uint32) (n int, las
 
 // touch moves the leading blocks of chain that the owner holds to the front of its list, in order; it returns how many
 // they are and the last one's node. after is where they go: 0 at the front, or behind the parent of the first, when that
-// was touched in this very second.
+// was touched in this very second. When they had been touched before is noted in m.
 //
 // Blocks that were remembered together are neighbours, so a prompt seen before is one row, or a few where others branched
 // off: only the first block of a row is looked up in the map, and a row is moved as a whole.
-func (t *table) touch(id uint32, chain []block.Hash, after int32) (held int, last int32) {
+func (t *table) touch(id uint32, chain []block.Hash, after int32, m *Mark) (held int, last int32) {
 	o := &t.owners[id]
-	i := 0
+	i, seen := 0, ^uint32(0)
 	last = after
 	for i < len(chain) {
 		from := t.find(id, chain[i])
@@ -63,6 +64,10 @@ func (t *table) touch(id uint32, chain []block.Hash, after int32) (held int, las
 		}
 		to, at := from, t.pages[from>>pageBits] // neighbours are mostly on one page, which saves looking for it
 		n := &at.nodes[to&(pageSize-1)]
+		if n.at != seen {
+			seen = n.at
+			m.note(i-1, seen)
+		}
 		n.at = t.now
 		for i < len(chain) && n.older != 0 && n.older != last {
 			if to>>pageBits != n.older>>pageBits {
@@ -73,6 +78,10 @@ func (t *table) touch(id uint32, chain []block.Hash, after int32) (held int, las
 				break
 			}
 			to, n = n.older, next
+			if n.at != seen {
+				seen = n.at
+				m.note(i, seen)
+			}
 			n.at = t.now
 			i++
 		}

@@ -85,7 +85,7 @@ func (s *stage) run(words []string) string {
 	case "limits": // default capacity, global bound
 		s.table.defaultCapacity, s.table.bound = number(1), number(2)
 	case "remember":
-		s.table.remember(slot.Slot(number(1)), s.chain(words[2]), s.now, 1000)
+		s.table.remember(slot.Slot(number(1)), s.chain(words[2]), s.now, 1000, new(Mark))
 	case "touch":
 		s.table.refresh(slot.Slot(number(1)), s.chain(words[2]), s.now, 1000)
 	case "capacity":

@@ -14,6 +14,7 @@ type links struct {
 	owner      uint32 // who holds it: index into table.owners
 	newer      int32  // the other neighbour in the owner's list
 	prev, next int32  // neighbours among the holders of the same hash
+	parent     int32  // the owner's node of the block before; 0 for a first block. It outlives its children: see table
 }
 
 // Nodes lie in pages, so that growing never copies what is there while a lock is held.
