@@ -32,7 +32,7 @@ var rungs = map[string][]string{
 	"internal/prompt":           {"internal/openai", "internal/block", "internal/prompt/jinja", "internal/prompt/tokenizer"},
 	"internal/prompt/jinja":     {},
 	"internal/prompt/tokenizer": {},
-	"internal/sim":              {"scoring", "indexer", "internal/block", "internal/openai", "internal/prompt", "internal/worker"},
+	"internal/sim":              {"scoring", "indexer", "indexer/events/wire", "indexer/events/zmtp", "internal/block", "internal/openai", "internal/prompt", "internal/worker"},
 	"internal/admin":            {"internal/router", "internal/worker", "indexer"},
 	"indexer":                   {"internal/block"},
 	"indexer/runs":              {"internal/block"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"attache/internal/block"
@@ -146,6 +147,8 @@ type job struct {
 	finish       string // why the answer ends there
 	words        uint64 // seed of the answer
 	chain        []block.Hash
+	tokens       []uint32 // of prompt and output, only when they are wanted
+	lora, salt   string
 	vocabulary   *vocabulary // of a real model; nil: words are those of the lexicon
 }
 
@@ -158,17 +161,25 @@ func (j *job) word(n int) string {
 	return text
 }
 
-// parseBody reads a request for one surface of an engine that serves one model.
-func parseBody(raw []byte, s surface, model string) (*body, error) {
+// lora is the adapter that a request asks for; empty: the model itself.
+func (c *Config) lora(b *body) string {
+	if b.Model == c.Model {
+		return ""
+	}
+	return b.Model
+}
+
+// parseBody reads a request for one surface.
+func (c *Config) parseBody(raw []byte, s surface) (*body, error) {
 	var b body
 	if err := json.Unmarshal(raw, &b); err != nil {
 		return nil, badRequest("", "invalid JSON body: %v", err)
 	}
 	switch {
-	case b.Model != "" && b.Model != model:
+	case b.Model != "" && b.Model != c.Model && !slices.Contains(c.LoRAs, b.Model):
 		param := "model"
 		return nil, &apiError{
-			Message: fmt.Sprintf("The model `%s` does not exist. It is `%s` that is served here.", b.Model, model),
+			Message: fmt.Sprintf("The model `%s` does not exist. It is `%s` that is served here.", b.Model, c.Model),
 			Type:    "NotFoundError", Param: &param, Code: http.StatusNotFound,
 		}
 	case s == chat && len(b.Messages) == 0:
@@ -188,7 +199,11 @@ func parseBody(raw []byte, s surface, model string) (*body, error) {
 
 // tokens renders the prompt of a request and returns its tokens, at most limit of them.
 func (c *Config) tokens(raw []byte, b *body, limit int, keep bool) (*tokenizer, error) {
-	t := newTokenizer(c.BlockTokens, block.Seed(c.Model, b.CacheSalt), limit)
+	model := c.Model
+	if b.Model != "" {
+		model = b.Model
+	}
+	t := newTokenizer(c.BlockTokens, block.Seed(model, b.CacheSalt), limit)
 	t.keep = keep
 	if c.vocabulary != nil {
 		ids, err := c.vocabulary.tokens(raw, b)
@@ -212,11 +227,11 @@ func (c *Config) tokens(raw []byte, b *body, limit int, keep bool) (*tokenizer, 
 
 // parse understands an inference request.
 func (c *Config) parse(raw []byte, s surface) (*job, error) {
-	b, err := parseBody(raw, s, c.Model)
+	b, err := c.parseBody(raw, s)
 	if err != nil {
 		return nil, err
 	}
-	j := &job{surface: s, stream: b.Stream, includeUsage: b.StreamOptions.IncludeUsage, output: defaultOutput, finish: finishStop,
+	j := &job{surface: s, lora: c.lora(b), salt: b.CacheSalt, stream: b.Stream, includeUsage: b.StreamOptions.IncludeUsage, output: defaultOutput, finish: finishStop,
 		vocabulary: c.vocabulary}
 	for _, limit := range []*int{b.MaxTokens, b.MaxCompletionTokens} {
 		if limit != nil {
@@ -227,7 +242,7 @@ func (c *Config) parse(raw []byte, s surface) (*job, error) {
 		return nil, badRequest("max_tokens", "max_tokens: %d: must be at least 1", j.output)
 	}
 	window := c.window()
-	t, err := c.tokens(raw, b, window-1, false)
+	t, err := c.tokens(raw, b, window-1, c.records())
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +263,7 @@ func (c *Config) parse(raw []byte, s surface) (*job, error) {
 		_, id := c.vocabulary.word(j.words, i)
 		t.add(id)
 	}
-	j.chain = t.chain.Sum()
+	j.chain, j.tokens = t.chain.Sum(), t.ids
 	return j, nil
 }
 

@@ -1,6 +1,9 @@
 package sim
 
-import "attache/internal/block"
+import (
+	"attache/internal/block"
+	"attache/internal/slot"
+)
 
 // none is no page.
 const none = int32(-1)
@@ -17,6 +20,9 @@ const none = int32(-1)
 // When two requests compute the same block at the same time both pages get its name: they are twins, and the first one
 // named is the one that is found. vLLM does so, too, rather than copy block tables.
 //
+// A block whose last page is taken sinks into the tier below, if there is one, and is found there; see tier. What comes and
+// goes is recorded in changes, if somebody wants to know.
+//
 // Not safe for concurrent use.
 type cache struct {
 	pages  []page
@@ -26,16 +32,21 @@ type cache struct {
 	oldest, newest int32 // ends of the list of idle pages
 	idle           int
 	evicted        int
+
+	lower   []*tier  // nearest first
+	changes *changes // nil: nobody wants to know
 }
 
 type page struct {
 	hash         block.Hash
 	named        bool
 	refs         int32
-	older, newer int32 // neighbours among the idle pages
-	twin         int32 // the next page of the same name
+	older, newer int32  // neighbours among the idle pages
+	twin         int32  // the next page of the same name
+	block        *Block // what is told of it; nil when nobody wants to know
 }
 
+// newCache makes a cache of one tier, of which nothing is recorded.
 func newCache(pages int) *cache {
 	c := &cache{
 		pages: make([]page, pages), free: make([]int32, pages), byName: make(map[block.Hash]int32),
@@ -52,31 +63,46 @@ func newCache(pages int) *cache {
 func (c *cache) room() int { return len(c.free) + c.idle }
 func (c *cache) held() int { return len(c.pages) - c.room() }
 
-// match counts the leading blocks of a chain that are there.
+// match counts the leading blocks of a chain that are there, in whatever tier.
 func (c *cache) match(chain []block.Hash) int {
 	for i, h := range chain {
-		if _, ok := c.byName[h]; !ok {
+		if _, ok := c.byName[h]; !ok && c.below(h) == nil {
 			return i
 		}
 	}
 	return len(chain)
 }
 
+// below is the nearest lower tier that has a block; nil: none has it.
+func (c *cache) below(h block.Hash) *tier {
+	for _, t := range c.lower {
+		if _, ok := t.at[h]; ok {
+			return t
+		}
+	}
+	return nil
+}
+
 // idleOf counts those pages of a chain that match that hold would take out of room.
 func (c *cache) idleOf(chain []block.Hash) int {
 	n := 0
 	for _, h := range chain {
-		if c.pages[c.byName[h]].refs == 0 {
+		if id, ok := c.byName[h]; ok && c.pages[id].refs == 0 {
 			n++
 		}
 	}
 	return n
 }
 
-// hold takes part in the pages of a chain that matches as a whole, and appends them to dst.
+// hold takes part in the pages of a chain that matches as a whole, and appends them to dst; for a block that is in a lower
+// tier only it appends none.
 func (c *cache) hold(chain []block.Hash, dst []int32) []int32 {
 	for _, h := range chain {
-		id := c.byName[h]
+		id, ok := c.byName[h]
+		if !ok {
+			dst = append(dst, none)
+			continue
+		}
 		if c.pages[id].refs == 0 {
 			c.unlink(id)
 		}
@@ -90,11 +116,7 @@ func (c *cache) hold(chain []block.Hash, dst []int32) []int32 {
 func (c *cache) take(n int, dst []int32) []int32 {
 	for range n {
 		if len(c.free) == 0 {
-			id := c.oldest
-			c.unlink(id)
-			c.unname(id)
-			c.free = append(c.free, id)
-			c.evicted++
+			c.evict(c.oldest)
 		}
 		id := c.free[len(c.free)-1]
 		c.free = c.free[:len(c.free)-1]
@@ -104,14 +126,54 @@ func (c *cache) take(n int, dst []int32) []int32 {
 	return dst
 }
 
-// name makes a page findable, unless it is already.
-func (c *cache) name(id int32, h block.Hash) {
+// evict makes an idle page free. Its block sinks, if there is no other page of it.
+func (c *cache) evict(id int32) {
+	c.unlink(id)
+	hash, b := c.pages[id].hash, c.pages[id].block
+	if c.unname(id) {
+		c.sink(slot.Device, c.lower, lowered{hash, b})
+	} else if c.changes != nil && c.changes.copies {
+		c.changes.removed(slot.Device, b)
+	}
+	c.free = append(c.free, id)
+	c.evicted++
+}
+
+// sink lets a block go from a tier to the one below, if there is one; then it is gone only from the first. It is told that it
+// came before it is told that it went, so that whoever listens never believes it lost.
+func (c *cache) sink(from slot.Tier, below []*tier, l lowered) {
+	if len(below) == 0 || l.block != nil && l.block.Partial {
+		c.changes.removed(from, l.block)
+		return
+	}
+	t := below[0]
+	had := t.use(l.hash)
+	if !had {
+		if t.full() {
+			c.sink(t.name, below[1:], t.dropOldest())
+		}
+		t.add(l)
+	}
+	switch {
+	case c.changes != nil && c.changes.exclusive:
+		c.changes.moved(from, t.name, l.block)
+	case had:
+		c.changes.removed(from, l.block)
+	default:
+		c.changes.stored(t.name, l.block, true)
+		c.changes.removed(from, l.block)
+	}
+}
+
+// name makes a page findable, unless it is already. b is what is told of it.
+func (c *cache) name(id int32, h block.Hash, b *Block) {
 	p := &c.pages[id]
 	if p.named {
 		return
 	}
-	p.named, p.hash, p.twin = true, h, none
+	p.named, p.hash, p.twin, p.block = true, h, none, b
 	last, taken := c.byName[h]
+	c.tellNamed(h, b, !taken)
 	if !taken {
 		c.byName[h] = id
 		return
@@ -122,8 +184,23 @@ func (c *cache) name(id int32, h block.Hash) {
 	c.pages[last].twin = id
 }
 
-// unname makes a page unfindable; a twin takes its place.
-func (c *cache) unname(id int32) {
+// tellNamed records a block that came to the device, by computing or from below.
+func (c *cache) tellNamed(h block.Hash, b *Block, first bool) {
+	if c.changes == nil {
+		return
+	}
+	if c.changes.exclusive {
+		if t := c.below(h); t != nil {
+			t.drop(h)
+			c.changes.moved(t.name, slot.Device, b)
+			return
+		}
+	}
+	c.changes.stored(slot.Device, b, first)
+}
+
+// unname makes a page unfindable; a twin takes its place. It reports whether there was none.
+func (c *cache) unname(id int32) (last bool) {
 	p := &c.pages[id]
 	switch first := c.byName[p.hash]; {
 	case first != id:
@@ -135,8 +212,10 @@ func (c *cache) unname(id int32) {
 		c.byName[p.hash] = p.twin
 	default:
 		delete(c.byName, p.hash)
+		last = true
 	}
-	p.named, p.twin = false, none
+	p.named, p.twin, p.block = false, none, nil
+	return last
 }
 
 // release gives up a request's pages, the deepest first: it is the first to be evicted, because it is of no use without
@@ -155,18 +234,33 @@ func (c *cache) release(ids []int32) {
 	}
 }
 
-// reset forgets every block. Pages that are held stay with their holders, without a name.
+// reset forgets every block, in all tiers. Pages that are held stay with their holders, without a name.
 func (c *cache) reset() {
 	for c.oldest != none {
 		id := c.oldest
 		c.unlink(id)
-		c.unname(id)
+		c.forget(id)
 		c.free = append(c.free, id)
 	}
 	for id := range c.pages {
 		if c.pages[id].named {
-			c.unname(int32(id))
+			c.forget(int32(id))
 		}
+	}
+	for _, t := range c.lower {
+		if c.changes != nil && c.changes.each {
+			t.blocks(func(b *Block) { c.changes.removed(t.name, b) })
+		}
+		t.clear()
+	}
+	c.changes.cleared()
+}
+
+// forget unnames a page in the course of a reset.
+func (c *cache) forget(id int32) {
+	b := c.pages[id].block
+	if c.unname(id) && c.changes != nil && c.changes.each {
+		c.changes.removed(slot.Device, b)
 	}
 }
 
@@ -196,4 +290,30 @@ func (c *cache) unlink(id int32) {
 	}
 	p.older, p.newer = none, none
 	c.idle--
+}
+
+// contents calls yield for every block of every tier that is not partial, copies as often as there are; only while changes
+// are recorded.
+func (c *cache) contents(yield func(slot.Tier, *Block)) {
+	for i := range c.pages {
+		if p := &c.pages[i]; p.named && !p.block.Partial {
+			yield(slot.Device, p.block)
+		}
+	}
+	for _, t := range c.lower {
+		t.blocks(func(b *Block) { yield(t.name, b) })
+	}
+}
+
+// blocks is how many blocks each tier holds, copies on the device counted.
+func (c *cache) blocks() (n [slot.Disk + 1]int) {
+	for i := range c.pages {
+		if p := &c.pages[i]; p.named && (p.block == nil || !p.block.Partial) {
+			n[slot.Device]++
+		}
+	}
+	for _, t := range c.lower {
+		n[t.name] = t.order.Len()
+	}
+	return n
 }

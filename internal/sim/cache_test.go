@@ -127,7 +127,7 @@ func TestCacheAgainstDumbTwin(t *testing.T) {
 				if h.named == len(h.chain) {
 					t.Skip("done")
 				}
-				c.name(h.pages[h.named], h.chain[h.named])
+				c.name(h.pages[h.named], h.chain[h.named], nil)
 				clock++
 				h.plain[h.named].hash, h.plain[h.named].named = h.chain[h.named], clock
 				h.named++
@@ -179,7 +179,7 @@ func TestDeepestBlockIsEvictedFirst(t *testing.T) {
 	chain := []block.Hash{1, 2, 3}
 	pages := c.take(3, nil)
 	for i, id := range pages {
-		c.name(id, chain[i])
+		c.name(id, chain[i], nil)
 	}
 	c.release(pages)
 	for want := 3; want > 0; want-- {

@@ -38,6 +38,28 @@ type Config struct {
 	// is cut to fit, where a real engine would answer 400: so bodies of many megabytes can be sent through a gateway
 	// without waiting minutes for their prefill.
 	MaxModelTokens int
+	// HostBlocks and DiskBlocks are the sizes of the tiers below the device's, in blocks; see tier. 0: there is none.
+	HostBlocks, DiskBlocks int
+	// Ranks is how many data-parallel ranks there are: engines with queue and cache of their own, behind one HTTP port.
+	Ranks int
+	// LoRAs are the adapters that are served beside Model, under their own names.
+	LoRAs []string
+	// Dialect is the engine that it plays; see Dialects. Empty: the first.
+	Dialect string
+	// Events is where rank 0 publishes the events of its cache, a ZeroMQ endpoint to bind such as tcp://127.0.0.1:5557; rank n
+	// has the port n above. Port 0 is any free one, for each. Empty: there are none. TensorRT-LLM has no use for it: its
+	// events are always there, to be pulled.
+	Events string
+	// Replay is where rank 0 answers for batches that were missed, likewise. Empty: nowhere. Only with Events.
+	Replay string
+	// Topic is what batches are published under.
+	Topic string
+	// BufferSteps is how many batches each rank keeps for replays, or how many events TensorRT-LLM keeps until they are pulled.
+	BufferSteps int
+	// DecodeInterval is after how many steps without prompts SGLang publishes (decode-log-interval). Others do after each.
+	DecodeInterval int
+	// HashSeed is what the engine's names of blocks depend on. 0: another one with every start, as real processes do it.
+	HashSeed uint64
 	// Seed varies the words of answers.
 	Seed uint64
 	// Fault is what is wrong with it from the start. The zero value: nothing.
@@ -58,6 +80,10 @@ func DefaultConfig() Config {
 		MaxTokens:      8192,
 		MaxSeqs:        256,
 		MaxModelTokens: 40_960,
+		Ranks:          1,
+		Dialect:        dialects[0],
+		BufferSteps:    10_000,
+		DecodeInterval: 40,
 	}
 }
 
@@ -81,7 +107,28 @@ func (c Config) Validate() error {
 		check.Check(c.window() >= 2, "kv-blocks", c.KVBlocks, "must hold at least 2 tokens")
 	}
 	check.Under("fault", c.Fault.Validate())
+	c.validateEvents(&check)
 	return check.Err()
+}
+
+func (c *Config) validateEvents(check *field.Checker) {
+	check.Check(c.HostBlocks >= 0 && c.HostBlocks <= 1<<24, "host-blocks", c.HostBlocks, "must be 0 (none) to 16777216 blocks")
+	check.Check(c.DiskBlocks >= 0 && c.DiskBlocks <= 1<<24, "disk-blocks", c.DiskBlocks, "must be 0 (none) to 16777216 blocks")
+	check.Check(c.Ranks >= 1 && c.Ranks <= 64, "ranks", c.Ranks, "must be 1 to 64")
+	check.Check(c.Dialect == "" || slices.Contains(dialects, c.Dialect), "dialect", c.Dialect, "must be one of "+strings.Join(dialects, ", "))
+	for _, name := range c.LoRAs {
+		check.Check(name != "" && name != c.Model, "lora", name, "must be a name other than the model's")
+	}
+	for _, e := range []struct{ name, at string }{{"events", c.Events}, {"replay", c.Replay}} {
+		if e.at != "" {
+			_, err := endpointOf(e.at, c.Ranks-1)
+			check.Under(e.name, err)
+		}
+	}
+	check.Check(c.Events == "" || c.Dialect != DialectTensorRT, "events", c.Events, "must be empty: TensorRT-LLM's are pulled")
+	check.Check(c.Replay == "" || c.Events != "", "replay", c.Replay, "must be empty without events")
+	check.Check(c.BufferSteps >= 1, "buffer-steps", c.BufferSteps, "must be at least 1")
+	check.Check(c.DecodeInterval >= 1, "decode-interval", c.DecodeInterval, "must be at least 1")
 }
 
 // blocks is the size of the KV cache.

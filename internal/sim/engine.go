@@ -9,30 +9,29 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// Engine is a Core behind HTTP, in real time. Safe for concurrent use.
-//
-// One goroutine, loop, steps the core: it waits for work, lets a step form its batch, sleeps until the step's end, tells
-// the streams how many tokens they have, and goes on. Handlers submit and abort under the same mutex; what they submit
-// during a step is seen by the next one, as on a real engine.
+// Engine is a Core behind HTTP, or several, in real time. Safe for concurrent use. What a restart keeps is here, what it
+// loses is in a life.
 type Engine struct {
-	cfg     Config
-	log     *slog.Logger
-	started time.Time
-	gate    *gate
-	server  *http.Server
-	faults  *faults
-	metrics *metrics
-	wake    chan struct{} // there is work; capacity 1
-	stopped chan struct{} // closed when the loop has ended
-	conns   conns
+	cfg         Config
+	log         *slog.Logger
+	gate        *gate
+	server      *http.Server
+	faults      *faults
+	eventFaults eventFaults
+	conns       conns
+	restarts    chan restart
+	ended       chan struct{} // closed when Run has stopped all
+	current     atomic.Pointer[life]
+}
 
-	mu      sync.Mutex // guards the fields below
-	core    *Core
-	streams map[uint64]*stream
-	lastID  uint64
+// restart asks for one.
+type restart struct {
+	spared net.Conn // stays open; nil: none does
+	done   chan struct{}
 }
 
 // catchUp is how far the loop may lag behind the times of the model before it gives up on catching up: sleeping is not
@@ -55,15 +54,20 @@ func New(cfg Config, log *slog.Logger) (*Engine, error) {
 		return nil, fmt.Errorf("simulated engine: %w", err)
 	}
 	e := &Engine{
-		cfg: cfg, log: log.With("engine", cfg.Name), started: time.Now(), gate: g,
-		wake: make(chan struct{}, 1), stopped: make(chan struct{}), core: NewCore(cfg), streams: make(map[uint64]*stream),
+		cfg: cfg, log: log.With("engine", cfg.Name), gate: g, restarts: make(chan restart), ended: make(chan struct{}),
 	}
 	e.conns.open = make(map[net.Conn]struct{})
 	e.faults = newFaults(e.faultChanged)
-	e.metrics = newMetrics(e)
+	first, err := e.newLife(1, nil)
+	if err != nil {
+		_ = g.Close()
+		return nil, fmt.Errorf("simulated engine: %w", err)
+	}
+	e.current.Store(first)
 	e.server = &http.Server{
 		Handler:           e.handler(),
 		ConnState:         e.conns.track,
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Second, // vLLM's HTTP server drops idle connections that early
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -81,7 +85,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
-	running.Go(func() { e.loop(ctx) })
+	running.Go(func() { e.live(ctx) })
 	running.Go(func() {
 		<-ctx.Done()
 		e.faults.set(Fault{}) // wakes who hangs, ends the timer
@@ -90,6 +94,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	err := e.server.Serve(e.gate)
 	cancel()
 	running.Wait()
+	close(e.ended)
 	e.conns.ended.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -97,18 +102,83 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// Reset empties the prefix cache, as after a restart. Requests that run go on.
-func (e *Engine) Reset() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.core.Reset()
+// live leads one life after another until ctx ends.
+func (e *Engine) live(ctx context.Context) {
+	for ctx.Err() == nil {
+		l := e.current.Load()
+		living, die := context.WithCancel(ctx)
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			l.run(living)
+		}()
+		select {
+		case <-ctx.Done():
+			die()
+			<-over
+		case r := <-e.restarts:
+			e.gate.shut()
+			e.conns.closeAll(r.spared)
+			die()
+			<-over
+			e.reborn(ctx, l)
+			if f, _ := e.faults.get(); f.Mode != FaultRefuse {
+				e.gate.open()
+			}
+			close(r.done)
+		}
+	}
 }
 
-// Stats are the figures of the core at this moment.
-func (e *Engine) Stats() Stats {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.core.Stats()
+// reborn begins the life after l. Somebody else may have taken a port meanwhile; then it tries until it is free, or ctx ends.
+func (e *Engine) reborn(ctx context.Context, l *life) {
+	for {
+		next, err := e.newLife(l.epoch+1, l.at())
+		if err == nil {
+			e.current.Store(next)
+			e.log.Warn("restarted", "epoch", next.epoch)
+			return
+		}
+		e.log.Warn("restarting waits for a port", "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// errEnded says that nothing runs any more.
+var errEnded = errors.New("the engine has ended")
+
+// Restart does what the end of the process and a new start would do, on the same ports: connections are cut, requests and
+// caches are gone, sequence numbers begin with 0, the hash seed is another one unless it is configured. Faults stay. It
+// returns when the ports are open again; it needs Run.
+func (e *Engine) Restart(ctx context.Context) error { return e.restart(ctx, nil) }
+
+func (e *Engine) restart(ctx context.Context, spared net.Conn) error {
+	r := restart{spared: spared, done: make(chan struct{})}
+	select {
+	case e.restarts <- r:
+	case <-e.ended:
+		return errEnded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	<-r.done
+	return nil
+}
+
+// Reset empties the prefix cache. Requests that run go on, as no real engine would let them.
+func (e *Engine) Reset() { e.current.Load().reset(true) }
+
+// Stats are the figures of the cores at this moment, all ranks together.
+func (e *Engine) Stats() Stats { return e.current.Load().stats() }
+
+// SetEventFault makes something go wrong with the events, in addition to what is wrong in other ways. The fault must be valid.
+func (e *Engine) SetEventFault(f EventFault) {
+	e.log.Warn("injected event fault", "mode", f.Mode, "count", f.Count, "for", f.For)
+	e.eventFaults.set(f)
 }
 
 // SetFault makes something go wrong, or well again; it replaces what was wrong before. The fault must be valid.
@@ -122,112 +192,14 @@ func (e *Engine) faultChanged(was, is Fault) {
 	switch {
 	case is.Mode == FaultRefuse:
 		e.gate.shut()
-		e.conns.closeAll()
+		e.conns.closeAll(nil)
 	case was.Mode == FaultRefuse:
 		e.gate.open()
 	}
 }
 
-// submit puts a request into the queue. The stream must be handed to leave when the caller is done with it.
-func (e *Engine) submit(j *job) (*stream, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.lastID++
-	s := &stream{id: e.lastID, arrived: time.Now(), ready: make(chan struct{}, 1)}
-	err := e.core.Submit(time.Since(e.started), Request{ID: s.id, Prompt: j.prompt, Output: j.output, Chain: j.chain})
-	if err != nil {
-		return nil, err
-	}
-	e.streams[s.id] = s
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
-	return s, nil
-}
-
-// leave gives a stream up; a request that is not done is aborted and its memory freed at once.
-func (e *Engine) leave(s *stream, j *job) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.streams, s.id)
-	if !e.core.Abort(s.id) && int(s.tokens.Load()) == j.output {
-		e.metrics.finished(j, time.Since(s.arrived), j.finish)
-		return
-	}
-	e.metrics.finished(j, time.Since(s.arrived), finishAbort)
-}
-
-// loop steps the core until ctx ends.
-func (e *Engine) loop(ctx context.Context) {
-	defer close(e.stopped)
-	end := time.Now() // of the last step, by the model
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		fault, over := e.faults.get()
-		if fault.Mode == FaultHang {
-			select {
-			case <-ctx.Done():
-				return
-			case <-over:
-			}
-			continue
-		}
-		if now := time.Now(); now.Sub(end) > catchUp {
-			end = now
-		}
-		e.mu.Lock()
-		took, events := e.core.Step(end.Sub(e.started))
-		e.mu.Unlock()
-		if took == 0 {
-			select {
-			case <-ctx.Done():
-				return
-			case <-e.wake:
-			}
-			end = time.Now()
-			continue
-		}
-		if fault.Mode == FaultSlow {
-			took += fault.Delay
-		}
-		end = end.Add(took)
-		timer.Reset(time.Until(end))
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		e.deliver(events)
-	}
-}
-
-// deliver tells streams what they have got.
-func (e *Engine) deliver(events []Event) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, ev := range events {
-		s := e.streams[ev.ID]
-		if s == nil {
-			continue // aborted meanwhile
-		}
-		now := time.Now()
-		if ev.Token == 1 {
-			s.cached = ev.Cached
-			e.metrics.firstToken.Observe(now.Sub(s.arrived).Seconds())
-			e.metrics.queueTime.Observe(ev.Waited.Seconds())
-		} else {
-			e.metrics.interToken.Observe(now.Sub(s.last).Seconds())
-		}
-		s.last = now
-		s.tokens.Store(int32(ev.Token))
-		select {
-		case s.ready <- struct{}{}:
-		default:
-		}
-	}
-}
+// connKey is the key of a request's connection in its context.
+type connKey struct{}
 
 // conns are the connections of the server.
 type conns struct {
@@ -252,10 +224,13 @@ func (c *conns) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-func (c *conns) closeAll() {
+// closeAll closes all but one; nil spares none.
+func (c *conns) closeAll(spared net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for conn := range c.open {
-		_ = conn.Close()
+		if conn != spared {
+			_ = conn.Close()
+		}
 	}
 }

@@ -352,7 +352,8 @@ func TestLoopKeepsTheTimeOfTheModel(t *testing.T) {
 		}
 		defer e.gate.Close()
 		ctx, cancel := context.WithCancel(t.Context())
-		go e.loop(ctx)
+		l := e.current.Load()
+		go l.run(ctx)
 		time.Sleep(time.Hour)
 		core := NewCore(cfg) // tells when tokens are due
 		j := &job{prompt: 9000, output: 5}
@@ -360,7 +361,7 @@ func TestLoopKeepsTheTimeOfTheModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		s, err := e.submit(j)
+		s, err := l.submit(j, -1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -370,15 +371,23 @@ func TestLoopKeepsTheTimeOfTheModel(t *testing.T) {
 			if due += took; len(events) == 0 {
 				continue
 			}
-			if have, err = s.wait(ctx, e.stopped, have); err != nil {
+			if have, err = s.wait(ctx, l.stopped, have); err != nil {
 				t.Fatal(err)
 			}
 			if have != events[0].Token || time.Since(began) != due {
 				t.Errorf("token %d after %s, want token %d after %s", have, time.Since(began), events[0].Token, due)
 			}
 		}
-		e.leave(s, j)
+		l.leave(s, j)
 		cancel()
-		<-e.stopped
+		<-l.stopped
 	})
+}
+
+func newRequest(r *rig, path, body string) *http.Request {
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url(path), strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return req
 }

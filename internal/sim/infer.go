@@ -31,13 +31,19 @@ func (e *Engine) infer(w http.ResponseWriter, r *http.Request, s surface) {
 		refuse(w, err)
 		return
 	}
-	st, err := e.submit(j)
+	l := e.current.Load()
+	st, err := l.submit(j, rankOf(r))
 	if err != nil {
 		refuse(w, badRequest("", "%v", err))
 		return
 	}
-	defer e.leave(st, j)
-	a := answer{job: j, engine: e, stream: st, cutAfter: -1, template: templateOf(j, st.id, e.cfg.Model)}
+	defer l.leave(st, j)
+	w.Header().Set(HeaderRank, itoa(st.rank.number))
+	model := e.cfg.Model
+	if j.lora != "" {
+		model = j.lora
+	}
+	a := answer{job: j, stopped: l.stopped, stream: st, cutAfter: -1, template: templateOf(j, st.id, model)}
 	if fault.Mode == FaultCut {
 		a.cutAfter = fault.AfterTokens
 	}
@@ -51,11 +57,20 @@ func (e *Engine) infer(w http.ResponseWriter, r *http.Request, s surface) {
 	}
 }
 
+// rankOf is the data-parallel rank that a request asks for; -1: none, or nonsense.
+func rankOf(r *http.Request) int {
+	n, err := strconv.Atoi(r.Header.Get("X-Data-Parallel-Rank"))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
 // answer sends the tokens of one request.
 type answer struct {
 	*job
 
-	engine   *Engine
+	stopped  <-chan struct{} // closed when no more tokens come
 	stream   *stream
 	cutAfter int // tokens after which the connection is cut; -1: never
 	template template
@@ -75,7 +90,7 @@ func (a *answer) sendEvents(w http.ResponseWriter, r *http.Request) error {
 		if sent == a.cutAfter {
 			return errCut
 		}
-		n, err := a.stream.wait(r.Context(), a.engine.stopped, sent)
+		n, err := a.stream.wait(r.Context(), a.stopped, sent)
 		if err != nil {
 			return err
 		}
@@ -141,7 +156,7 @@ func (a *answer) sendWhole(w http.ResponseWriter, r *http.Request) error {
 	}
 	for n := 0; n < wanted; {
 		var err error
-		if n, err = a.stream.wait(r.Context(), a.engine.stopped, n); err != nil {
+		if n, err = a.stream.wait(r.Context(), a.stopped, n); err != nil {
 			return err
 		}
 	}

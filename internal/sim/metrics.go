@@ -8,9 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics are those of vLLM's that a gateway may want, under vLLM's names and labels.
+// registry has the metrics of one life: those that a gateway may want, under the names and labels of the dialect.
+type registry struct{ *prometheus.Registry }
+
+// metrics are what is observed of one rank.
 type metrics struct {
-	registry                                    *prometheus.Registry
 	firstToken, interToken, queueTime, duration prometheus.Histogram
 	promptTokens, outputTokens                  prometheus.Histogram
 	finishedBy                                  *prometheus.CounterVec
@@ -24,64 +26,65 @@ var (
 	tokenBuckets      = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000}
 )
 
-func newMetrics(e *Engine) *metrics {
-	labels := prometheus.Labels{"model_name": e.cfg.Model, "engine": "0"}
-	m := &metrics{registry: prometheus.NewRegistry()}
-	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "vllm:" + name, Help: help, ConstLabels: labels, Buckets: buckets})
-		m.registry.MustRegister(h)
-		return h
+// newRegistry makes the metrics of a life whose ranks are there.
+func newRegistry(l *life) *registry {
+	g := &registry{prometheus.NewRegistry()}
+	d := exposedBy(l.cfg.dialect())
+	for _, r := range l.ranks {
+		labels := d.labels(&l.cfg, itoa(r.number))
+		r.metrics = newMetrics(g, d, labels)
+		for _, f := range d.figures {
+			value := func() float64 {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				return f.value(&l.cfg, r.core.Stats())
+			}
+			opts := prometheus.Opts{Name: d.prefix + f.name, Help: f.help, ConstLabels: labels}
+			if f.counts {
+				g.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts(opts), value))
+			} else {
+				g.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts), value))
+			}
+		}
+		if d.info != nil {
+			g.MustRegister(d.info(&l.cfg, labels))
+		}
 	}
-	m.firstToken = histogram("time_to_first_token_seconds", "Time from arrival to the first token in seconds.", firstTokenBuckets)
-	m.interToken = histogram("inter_token_latency_seconds", "Time between two tokens of an answer in seconds.", interTokenBuckets)
-	m.queueTime = histogram("request_queue_time_seconds", "Time from arrival to admission in seconds.", durationBuckets)
-	m.duration = histogram("e2e_request_latency_seconds", "Time from arrival to the last token in seconds.", durationBuckets)
-	m.promptTokens = histogram("request_prompt_tokens", "Prompt tokens per request.", tokenBuckets)
-	m.outputTokens = histogram("request_generation_tokens", "Answer tokens per request.", tokenBuckets)
-	m.finishedBy = prometheus.NewCounterVec(prometheus.CounterOpts{ //nolint:promlinter // vLLM's names have a colon
-		Name: "vllm:request_success_total", Help: "Requests that ended, by reason.", ConstLabels: labels,
-	}, []string{"finished_reason"})
-	for _, reason := range []string{finishStop, finishLength, finishAbort, "error"} {
-		m.finishedBy.WithLabelValues(reason)
-	}
-	m.registry.MustRegister(m.finishedBy)
-	m.readCore(e, labels)
 	start := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "process_start_time_seconds", Help: "When the engine was started, in seconds since 1970.",
 	})
-	start.Set(float64(e.started.UnixMicro()) / 1e6)
-	m.registry.MustRegister(start, cacheInfo(&e.cfg, labels))
+	start.Set(float64(l.started.UnixMicro()) / 1e6)
+	g.MustRegister(start)
+	return g
+}
+
+// newMetrics makes those of one rank; what the dialect has no name for is not shown.
+func newMetrics(g *registry, d *exposition, labels prometheus.Labels) *metrics {
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: d.prefix + name, Help: help, ConstLabels: labels, Buckets: buckets})
+		if name != "" {
+			g.MustRegister(h)
+		}
+		return h
+	}
+	m := &metrics{
+		firstToken:   histogram("time_to_first_token_seconds", "Time from arrival to the first token in seconds.", firstTokenBuckets),
+		interToken:   histogram(d.interToken, "Time between two tokens of an answer in seconds.", interTokenBuckets),
+		queueTime:    histogram(d.queueTime, "Time from arrival to admission in seconds.", durationBuckets),
+		duration:     histogram("e2e_request_latency_seconds", "Time from arrival to the last token in seconds.", durationBuckets),
+		promptTokens: histogram(d.promptTokens, "Prompt tokens per request.", tokenBuckets),
+		outputTokens: histogram(d.outputTokens, "Answer tokens per request.", tokenBuckets),
+		finishedBy: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: d.prefix + "request_success_total", Help: "Requests that ended, by reason.", ConstLabels: labels,
+		}, []string{"finished_reason"}),
+	}
+	for _, reason := range []string{finishStop, finishLength, finishAbort, "error"} {
+		m.finishedBy.WithLabelValues(reason)
+	}
+	if d.finished {
+		g.MustRegister(m.finishedBy)
+	}
 	return m
-}
-
-// readCore registers the figures that are read from the core at each scrape.
-func (m *metrics) readCore(e *Engine, labels prometheus.Labels) {
-	gauge := func(name, help string, value func(Stats) float64) {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "vllm:" + name, Help: help, ConstLabels: labels},
-			func() float64 { return value(e.Stats()) }))
-	}
-	counter := func(name, help string, value func(Stats) int) {
-		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "vllm:" + name, Help: help, ConstLabels: labels},
-			func() float64 { return float64(value(e.Stats())) }))
-	}
-	gauge("num_requests_running", "Requests in execution.", func(s Stats) float64 { return float64(s.Running) })
-	gauge("num_requests_waiting", "Requests in the queue.", func(s Stats) float64 { return float64(s.Waiting) })
-	gauge("kv_cache_usage_perc", "Share of the KV cache that requests hold; 1 is all of it.",
-		func(s Stats) float64 { return float64(s.Held) / float64(s.Pages) })
-	counter("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", func(s Stats) int { return s.Queried })
-	counter("prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", func(s Stats) int { return s.Hit })
-	counter("prompt_tokens_total", "Prompt tokens processed, those found in the cache included.", func(s Stats) int { return s.Prompted })
-	counter("generation_tokens_total", "Tokens generated.", func(s Stats) int { return s.Generated })
-	counter("num_preemptions_total", "Requests preempted: none ever is.", func(Stats) int { return 0 })
-}
-
-// cacheInfo says what the KV cache is like, in the labels of a constant.
-func cacheInfo(c *Config, labels prometheus.Labels) prometheus.Collector {
-	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{ //nolint:promlinter // vLLM's names have a colon
-		Name: "vllm:cache_config_info", Help: "The KV cache, in labels.", ConstLabels: prometheus.Labels{"engine": labels["engine"]},
-	}, []string{"block_size", "num_gpu_blocks", "kv_cache_size_tokens", "enable_prefix_caching"})
-	info.WithLabelValues(itoa(c.BlockTokens), itoa(c.blocks()), itoa(c.blocks()*c.BlockTokens), "True").Set(1)
-	return info
 }
 
 // finished counts a request that ended.
@@ -95,6 +98,6 @@ func (m *metrics) finished(j *job, took time.Duration, reason string) {
 	m.outputTokens.Observe(float64(j.output))
 }
 
-func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+func (g *registry) handler() http.Handler {
+	return promhttp.HandlerFor(g.Registry, promhttp.HandlerOpts{})
 }

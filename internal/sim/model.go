@@ -18,6 +18,8 @@ type batch struct {
 	tokens int     // tokens computed: prompt chunks, and one for each running answer
 	pairs  float64 // sum over the chunks of chunk*(before + chunk/2)
 	kv     int     // tokens of context of the running answers
+	// onboard is the time in seconds for bringing blocks back from lower tiers.
+	onboard float64
 }
 
 // step is the time for a batch of n tokens:

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 // maxBody is the largest request body that is read.
@@ -19,9 +20,16 @@ const (
 	HeaderEngine    = "X-Sim-Engine"      // Config.Name
 	HeaderBodyBytes = "X-Sim-Body-Bytes"  // length of the request body as it arrived
 	HeaderBodySum   = "X-Sim-Body-Sha256" // its SHA-256 in hexadecimal
+	HeaderRank      = "X-Sim-Rank"        // the data-parallel rank that answers
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+// atoi is for ports that a socket has reported.
+func atoi(s string) int {
+	n, _ := strconv.Atoi(s)
+	return n
+}
 
 func (e *Engine) handler() http.Handler {
 	mux := http.NewServeMux()
@@ -31,21 +39,27 @@ func (e *Engine) handler() http.Handler {
 	mux.HandleFunc("GET /v1/models", e.models)
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { reply(w, map[string]string{"version": "0.0.0-sim"}) })
 	mux.HandleFunc("GET /health", e.health)
-	mux.Handle("GET /metrics", e.metrics.handler())
-	mux.HandleFunc("POST /reset_prefix_cache", func(http.ResponseWriter, *http.Request) { e.Reset() })
+	mux.HandleFunc("GET "+exposedBy(e.cfg.dialect()).path, func(w http.ResponseWriter, r *http.Request) {
+		e.current.Load().metrics.handler().ServeHTTP(w, r)
+	})
+	e.handleDialect(mux)
 	mux.HandleFunc("GET /sim/fault", e.fault)
 	mux.HandleFunc("POST /sim/fault", e.fault)
+	mux.HandleFunc("GET /sim/event-fault", e.eventFault)
+	mux.HandleFunc("POST /sim/event-fault", e.eventFault)
+	mux.HandleFunc("GET /sim/state", e.state)
+	mux.HandleFunc("POST /sim/restart", e.restartOver)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &apiError{Message: "Not Found: " + r.Method + " " + r.URL.Path, Type: "NotFoundError", Code: http.StatusNotFound})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/sim/fault" {
+		if !strings.HasPrefix(r.URL.Path, "/sim/") {
 			for fault, over := e.faults.get(); fault.Mode == FaultHang; fault, over = e.faults.get() {
 				select {
 				case <-over:
 				case <-r.Context().Done():
 					return
-				case <-e.stopped:
+				case <-e.ended:
 					return
 				}
 			}
@@ -110,12 +124,19 @@ func (e *Engine) models(w http.ResponseWriter, _ *http.Request) {
 		Parent      *string `json:"parent"`
 		MaxModelLen int     `json:"max_model_len"`
 	}
+	created := e.current.Load().started.Unix()
+	list := []model{{
+		ID: e.cfg.Model, Object: "model", Created: created, OwnedBy: "sim", Root: e.cfg.Model, MaxModelLen: e.cfg.window(),
+	}}
+	for _, lora := range e.cfg.LoRAs {
+		list = append(list, model{
+			ID: lora, Object: "model", Created: created, OwnedBy: "sim", Root: lora, Parent: &e.cfg.Model, MaxModelLen: e.cfg.window(),
+		})
+	}
 	reply(w, struct {
 		Object string  `json:"object"`
 		Data   []model `json:"data"`
-	}{"list", []model{{
-		ID: e.cfg.Model, Object: "model", Created: e.started.Unix(), OwnedBy: "sim", Root: e.cfg.Model, MaxModelLen: e.cfg.window(),
-	}}})
+	}{"list", list})
 }
 
 func (e *Engine) tokenize(w http.ResponseWriter, r *http.Request) {
@@ -124,7 +145,7 @@ func (e *Engine) tokenize(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	b, err := parseBody(raw, tokenize, e.cfg.Model)
+	b, err := e.cfg.parseBody(raw, tokenize)
 	if err != nil {
 		refuse(w, err)
 		return

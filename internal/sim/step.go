@@ -8,7 +8,8 @@ import (
 	"attache/internal/block"
 )
 
-// Request is what a Core is asked to do. The text stays outside: a Core knows lengths and the names of blocks.
+// Request is what a Core is asked to do. The text stays outside: a Core knows lengths and the names of blocks, and the tokens
+// only if somebody wants to know what is in its cache.
 type Request struct {
 	// ID tells requests apart; the caller chooses it.
 	ID uint64
@@ -16,6 +17,10 @@ type Request struct {
 	Prompt, Output int
 	// Chain names the full blocks of prompt and output together.
 	Chain []block.Hash
+	// Tokens are those of prompt and output together, LoRA and Salt what separates their KV from that of equal tokens. They
+	// are needed, and read, only when changes are recorded (Config.Events).
+	Tokens     []uint32
+	LoRA, Salt string
 }
 
 // Event says that a request got a token.
@@ -38,7 +43,25 @@ type Stats struct {
 	Prompted         int // prompt tokens of requests that got a first token
 	Generated        int // tokens of answers
 	Evicted          int // blocks
+	Idle             int // blocks that nobody holds but that can be found
+	Onboarded        int // prompt tokens that came from a lower tier, of those found
 	Steps            int
+}
+
+// add adds the figures of another Core.
+func (s *Stats) add(o Stats) {
+	s.Running += o.Running
+	s.Waiting += o.Waiting
+	s.Held += o.Held
+	s.Pages += o.Pages
+	s.Queried += o.Queried
+	s.Hit += o.Hit
+	s.Prompted += o.Prompted
+	s.Generated += o.Generated
+	s.Evicted += o.Evicted
+	s.Idle += o.Idle
+	s.Onboarded += o.Onboarded
+	s.Steps += o.Steps
 }
 
 // Core is an engine without a clock, goroutines or I/O. See Step for how it works. Not safe for concurrent use.
@@ -55,6 +78,9 @@ type Core struct {
 	byID    map[uint64]*sequence
 	events  []Event
 	stats   Stats
+
+	hashSeed uint64
+	prefill  bool // the last step computed prompt tokens
 }
 
 // sequence is a request inside a Core.
@@ -69,16 +95,22 @@ type sequence struct {
 	named     int     // pages whose block is computed
 	generated int     // tokens of the answer; above 0 the prompt is done
 	chunk     int     // tokens in the step that is being formed
+	names     *named  // nil when nobody wants to know what is in the cache
 }
 
 // NewCore makes an engine of a configuration that is valid; only the fields that are about the engine itself count.
 func NewCore(cfg Config) *Core {
 	p, _ := profileOf(cfg.Profile)
-	return &Core{
+	c := &Core{
 		model: p.model, speed: cfg.Speed, minStep: cfg.MinStep,
 		blockTokens: cfg.BlockTokens, maxTokens: cfg.MaxTokens, maxSeqs: cfg.MaxSeqs,
-		cache: newCache(cfg.blocks()), byID: make(map[uint64]*sequence),
+		cache: newCache(cfg.blocks()), byID: make(map[uint64]*sequence), hashSeed: cfg.HashSeed,
 	}
+	c.cache.lower = newTiers(&cfg)
+	if cfg.records() {
+		c.cache.changes = &changes{rules: cfg.rules()}
+	}
+	return c
 }
 
 // Submit puts a request at the end of the queue. The error says why it could never run.
@@ -91,8 +123,13 @@ func (c *Core) Submit(now time.Duration, r Request) error {
 			r.ID, r.Prompt, r.Output, c.pagesOf(r), len(c.cache.pages))
 	case c.byID[r.ID] != nil:
 		return fmt.Errorf("request %d: its id is in use", r.ID)
+	case c.cache.changes != nil && len(r.Tokens) != r.Prompt+r.Output:
+		return fmt.Errorf("request %d: %d token ids of a prompt of %d and an output of %d: all must be given", r.ID, len(r.Tokens), r.Prompt, r.Output)
 	}
 	s := &sequence{Request: r, arrived: now}
+	if c.cache.changes != nil {
+		s.names = newNamed(&r, c.blockTokens, c.hashSeed)
+	}
 	c.byID[r.ID] = s
 	c.waiting = append(c.waiting, s)
 	return nil
@@ -117,6 +154,7 @@ func (c *Core) Step(now time.Duration) (took time.Duration, events []Event) {
 	if b.tokens == 0 {
 		return 0, nil
 	}
+	c.prefill = b.pairs > 0
 	c.stats.Steps++
 	c.events = c.events[:0]
 	going := c.running[:0]
@@ -129,7 +167,8 @@ func (c *Core) Step(now time.Duration) (took time.Duration, events []Event) {
 	}
 	clear(c.running[len(going):])
 	c.running = going
-	return max(c.minStep, time.Duration(float64(c.model.step(b))/c.speed)), c.events
+	took = c.model.step(b) + time.Duration(b.onboard*float64(time.Second))
+	return max(c.minStep, time.Duration(float64(took)/c.speed)), c.events
 }
 
 // form chooses the chunks of a step.
@@ -147,7 +186,7 @@ func (c *Core) form(now time.Duration) batch {
 			c.fill(s, &b)
 		}
 	}
-	for b.tokens < c.maxTokens && len(c.running) < c.maxSeqs && len(c.waiting) > 0 && c.admit(c.waiting[0], now) {
+	for b.tokens < c.maxTokens && len(c.running) < c.maxSeqs && len(c.waiting) > 0 && c.admit(c.waiting[0], now, &b) {
 		s := c.waiting[0]
 		c.waiting = slices.Delete(c.waiting, 0, 1)
 		c.running = append(c.running, s)
@@ -164,21 +203,54 @@ func (c *Core) fill(s *sequence, b *batch) {
 }
 
 // admit gives a request its memory, if there is enough.
-func (c *Core) admit(s *sequence, now time.Duration) bool {
+func (c *Core) admit(s *sequence, now time.Duration, b *batch) bool {
 	found := s.Chain[:min(len(s.Chain), (s.Prompt-1)/c.blockTokens)]
 	found = found[:c.cache.match(found)]
-	fresh := c.pagesOf(s.Request) - len(found)
+	below := 0
+	for _, h := range found {
+		if _, ok := c.cache.byName[h]; !ok {
+			below++
+		}
+	}
+	fresh := c.pagesOf(s.Request) - len(found) + below
 	if c.cache.room()-c.cache.idleOf(found) < fresh {
 		return false
 	}
-	s.pages = c.cache.take(fresh, c.cache.hold(found, make([]int32, 0, len(found)+fresh)))
+	s.pages = c.cache.hold(found, make([]int32, 0, len(found)+fresh))
+	if below == 0 {
+		s.pages = c.cache.take(fresh, s.pages)
+	} else {
+		c.onboard(s, found, fresh, b)
+	}
 	s.named = len(found)
 	s.cached = len(found) * c.blockTokens
 	s.computed = s.cached
 	s.waited = max(0, now-s.arrived) // a step that is late is formed as of when it was due
 	c.stats.Queried += s.Prompt
 	c.stats.Hit += s.cached
+	c.stats.Onboarded += below * c.blockTokens
 	return true
+}
+
+// onboard brings the blocks that were found in lower tiers only back to the device, into some of the fresh pages. The step
+// waits for them.
+func (c *Core) onboard(s *sequence, found []block.Hash, fresh int, b *batch) {
+	for i, id := range s.pages {
+		if id == none {
+			t := c.cache.below(found[i])
+			t.use(found[i]) // or making room would evict it
+			b.onboard += t.perToken() * float64(c.blockTokens)
+		}
+	}
+	taken := c.cache.take(fresh, nil)
+	for i, id := range s.pages {
+		if id == none {
+			s.pages[i] = taken[0]
+			c.cache.name(taken[0], found[i], s.names.block(i))
+			taken = taken[1:]
+		}
+	}
+	s.pages = append(s.pages, taken...)
 }
 
 // compute does a sequence's part of a step.
@@ -188,7 +260,7 @@ func (c *Core) compute(s *sequence) {
 	}
 	s.computed += s.chunk
 	for s.named < len(s.Chain) && (s.named+1)*c.blockTokens <= s.computed {
-		c.cache.name(s.pages[s.named], s.Chain[s.named])
+		c.cache.name(s.pages[s.named], s.Chain[s.named], s.names.block(s.named))
 		s.named++
 	}
 	if s.computed < s.Prompt {
@@ -204,6 +276,10 @@ func (c *Core) compute(s *sequence) {
 
 // drop forgets a sequence; its full blocks stay in the cache.
 func (c *Core) drop(s *sequence) {
+	if l := c.cache.changes; l != nil && l.partial && s.named == s.computed/c.blockTokens && s.computed%c.blockTokens > 0 {
+		rest := s.names.rest(s.named, s.computed%c.blockTokens)
+		c.cache.name(s.pages[s.named], rest.Sequence, rest)
+	}
 	c.cache.release(s.pages)
 	delete(c.byID, s.ID)
 }
@@ -222,13 +298,24 @@ func (c *Core) Abort(id uint64) bool {
 	return true
 }
 
-// Reset empties the prefix cache. Requests that run go on.
+// Reset empties the prefix cache, all tiers of it. Requests that run go on; what they compute from now on can be found.
 func (c *Core) Reset() { c.cache.reset() }
+
+// Changes are what happened to the cache since the last call, in order, if changes are recorded (Config.Events). They
+// belong to the caller.
+func (c *Core) Changes() []Change {
+	if c.cache.changes == nil {
+		return nil
+	}
+	list := c.cache.changes.list
+	c.cache.changes.list = nil
+	return list
+}
 
 // Stats are the figures at this moment.
 func (c *Core) Stats() Stats {
 	s := c.stats
 	s.Running, s.Waiting = len(c.running), len(c.waiting)
-	s.Held, s.Pages, s.Evicted = c.cache.held(), len(c.cache.pages), c.cache.evicted
+	s.Held, s.Pages, s.Evicted, s.Idle = c.cache.held(), len(c.cache.pages), c.cache.evicted, c.cache.idle
 	return s
 }

@@ -11,6 +11,7 @@ import (
 // slow handler finds several at once.
 type stream struct {
 	id      uint64
+	rank    *rank
 	arrived time.Time
 	ready   chan struct{} // tokens went up; capacity 1
 	tokens  atomic.Int32

@@ -1,0 +1,473 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"attache/indexer/events/wire"
+	"attache/indexer/events/zmtp"
+	"attache/internal/block"
+	"attache/internal/slot"
+)
+
+// listener is what a gateway would be: it knows the events of one rank, and nothing else.
+type listener struct {
+	mu     sync.Mutex // guards the fields below
+	seqs   []uint64   // of live messages, as they came
+	ranks  []int32
+	kinds  []wire.Kind
+	sizes  []uint32 // of blocks that were stored
+	topics []string
+	chains map[uint64][]block.Hash // of the engine's hashes: ours, up to the block
+	blocks [slot.Disk + 1]map[uint64]int
+	counts bool // copies are told of
+	size   int
+	bad    []string
+}
+
+func newListener(cfg *Config) *listener {
+	l := &listener{chains: map[uint64][]block.Hash{}, counts: cfg.rules().copies, size: cfg.BlockTokens}
+	l.clear()
+	return l
+}
+
+func (l *listener) clear() {
+	for tier := range l.blocks {
+		l.blocks[tier] = map[uint64]int{}
+	}
+}
+
+// listen subscribes to a rank, and returns once the engine knows it.
+func listen(t *testing.T, e *Engine, rank int) *listener {
+	t.Helper()
+	l := newListener(&e.cfg)
+	at, _ := e.Endpoints(rank)
+	cfg := zmtp.DefaultConfig()
+	cfg.MinPause, cfg.MaxPause = time.Millisecond, 10*time.Millisecond
+	sub, err := zmtp.NewSub(zmtp.SubParams{Endpoint: at, Config: cfg, Receive: func(_ zmtp.Peer, m zmtp.Message) { l.receive(m) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- sub.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		for _, bad := range l.bad {
+			t.Error(bad)
+		}
+	})
+	subscribed(t, e, rank)
+	return l
+}
+
+func subscribed(t *testing.T, e *Engine, rank int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); e.current.Load().ranks[rank].publisher.pub.Subscribers() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody subscribes")
+		}
+	}
+}
+
+func (l *listener) receive(frames zmtp.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m, err := wire.ParseLive(frames)
+	if err != nil {
+		l.bad = append(l.bad, err.Error())
+		return
+	}
+	l.seqs, l.topics = append(l.seqs, m.Seq), append(l.topics, string(m.Topic))
+	l.apply(m.Payload)
+}
+
+// apply applies a batch.
+func (l *listener) apply(payload []byte) {
+	var b wire.Batch
+	if err := b.Decode(payload); err != nil {
+		l.bad = append(l.bad, err.Error())
+		return
+	}
+	l.ranks = append(l.ranks, b.Rank)
+	l.applyBatch(&b, payload)
+}
+
+func (l *listener) applyBatch(b *wire.Batch, payload []byte) {
+	if n := b.Counts.Missed() + b.Counts.ExtraFields + b.Counts.OpaqueKeys + b.Counts.UnknownTags; n > 0 {
+		l.bad = append(l.bad, fmt.Sprintf("not understood: %+v", b.Counts))
+	}
+	for i := range b.Events {
+		e := &b.Events[i]
+		l.kinds = append(l.kinds, e.Kind)
+		tier := slot.Tier(e.Tier - wire.Device)
+		switch {
+		case e.Kind == wire.Cleared:
+			l.clear()
+		case e.Kind == wire.Created:
+		case e.Kind == wire.Removed && e.Tier == wire.TierUnsaid:
+			for tier := range l.blocks {
+				l.drop(slot.Tier(tier), e.Hashes)
+			}
+		case e.Kind == wire.Removed:
+			l.drop(tier, e.Hashes)
+		case e.Placeholder():
+			for _, h := range e.Hashes {
+				l.blocks[tier][h]++
+			}
+		default:
+			l.store(tier, e, payload)
+		}
+	}
+}
+
+func (l *listener) drop(tier slot.Tier, hashes []uint64) {
+	for _, h := range hashes {
+		if l.blocks[tier][h]--; l.blocks[tier][h] <= 0 {
+			delete(l.blocks[tier], h)
+		}
+	}
+}
+
+func (l *listener) store(tier slot.Tier, e *wire.Event, payload []byte) {
+	l.sizes = append(l.sizes, e.BlockTokens)
+	if int(e.BlockTokens) != l.size {
+		return // not full; or a lie
+	}
+	if !e.Even() {
+		l.bad = append(l.bad, fmt.Sprintf("%d hashes, %d tokens", len(e.Hashes), len(e.Tokens)))
+		return
+	}
+	chain := slices.Clone(l.chains[e.Parent])
+	if !e.HasParent {
+		chain = nil
+	}
+	lora, salt := string(e.LoRA.In(payload)), string(e.Salt.In(payload))
+	for i, h := range e.Hashes {
+		chain = appendSequence(chain, e.Tokens[i*l.size:(i+1)*l.size], l.size, lora, salt)
+		l.chains[h] = slices.Clone(chain)
+		if l.blocks[tier][h]++; !l.counts {
+			l.blocks[tier][h] = 1
+		}
+	}
+}
+
+// believes are the blocks by our names.
+func (l *listener) believes() (blocks [slot.Disk + 1]map[block.Hash]int) {
+	for tier, all := range l.blocks {
+		blocks[tier] = map[block.Hash]int{}
+		for h, n := range all {
+			if chain := l.chains[h]; len(chain) > 0 {
+				blocks[tier][chain[len(chain)-1]] = n
+			}
+		}
+	}
+	return blocks
+}
+
+// differs compares with the truth; empty: it is the same.
+func (l *listener) differs(truth Contents) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for tier, got := range l.believes() {
+		if !maps.Equal(got, truth.Blocks[tier]) {
+			return fmt.Sprintf("%s: it knows of %d blocks, there are %d", slot.Tier(tier), len(got), len(truth.Blocks[tier]))
+		}
+	}
+	return ""
+}
+
+// heard waits until all that was published has come, as far as the last message tells.
+func (l *listener) heard(r *rig, rank int) Contents {
+	r.t.Helper()
+	var truth Contents
+	r.eventually("all batches come", func() bool {
+		truth = r.Contents(rank)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return truth.Sequence > 0 && len(l.seqs) > 0 && slices.Max(l.seqs) == truth.Sequence-1
+	})
+	return truth
+}
+
+// publishing starts an engine with events, on a small cache.
+func publishing(t *testing.T, change func(*Config)) *rig {
+	t.Helper()
+	return start(t, func(c *Config) {
+		c.Events, c.Replay, c.Speed, c.KVBlocks = "tcp://127.0.0.1:0", "tcp://127.0.0.1:0", 1000, 60
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+// talk sends some requests of which some begin alike.
+func talk(r *rig, n int, more string) {
+	r.t.Helper()
+	for i := range n {
+		prompt := strings.Repeat(fmt.Sprintf("conversation %d ", i%5), 10+i%30)
+		r.must("POST", "/v1/chat/completions", chatBody(prompt, 5+i%20, more))
+	}
+}
+
+func TestListenersKnowWhatIsThere(t *testing.T) {
+	for _, dialect := range []string{DialectVLLMMap, DialectVLLMArray, DialectSGLang} {
+		t.Run(dialect, func(t *testing.T) {
+			r := publishing(t, func(c *Config) {
+				c.Dialect, c.HostBlocks, c.DiskBlocks, c.LoRAs, c.Topic = dialect, 50, 20, []string{"adapter"}, "kv@pod@model"
+			})
+			l := listen(t, r.Engine, 0)
+			talk(r, 40, "")
+			talk(r, 10, `,"cache_salt":"tenant"`)
+			for i := range 10 {
+				r.must("POST", "/v1/completions", fmt.Sprintf(`{"model":"adapter","prompt":%q,"max_tokens":20,"cache_salt":"x"}`, strings.Repeat("conversation", 30+i)))
+			}
+			truth := l.heard(r, 0)
+			if dialect != DialectSGLang && truth.Pending != 0 {
+				t.Errorf("%d changes pending on an idle engine", truth.Pending)
+			}
+			if d := l.differs(truth); d != "" {
+				t.Error(d)
+			}
+			if len(truth.Blocks[slot.Device]) < 20 || len(truth.Blocks[slot.Host]) != 50 || len(truth.Blocks[slot.Disk]) != 20 {
+				t.Errorf("%d, %d and %d blocks: the tiers were not put to use", len(truth.Blocks[slot.Device]), len(truth.Blocks[slot.Host]), len(truth.Blocks[slot.Disk]))
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.topics[0] != "kv@pod@model" {
+				t.Errorf("topic %q", l.topics[0])
+			}
+		})
+	}
+}
+
+func TestReplay(t *testing.T) {
+	for dialect, frames := range map[string]int{DialectVLLMArray: 3, DialectVLLMMap: 4, DialectSGLang: 4} {
+		t.Run(dialect, func(t *testing.T) {
+			r := publishing(t, func(c *Config) { c.Dialect, c.BufferSteps = dialect, 200 })
+			talk(r, 20, "")
+			truth := r.Contents(0)
+			messages, n := replay(t, r.Engine, 0)
+			if n != frames || uint64(len(messages)) != truth.Sequence {
+				t.Fatalf("%d messages of %d frames, want %d of %d", len(messages), n, truth.Sequence, frames)
+			}
+			l := newListener(&r.cfg)
+			for i, m := range messages {
+				if m.Seq != uint64(i) {
+					t.Fatalf("message %d has the number %d", i, m.Seq)
+				}
+				l.apply(m.Payload)
+			}
+			if d := l.differs(truth); d != "" || len(l.bad) > 0 {
+				t.Error(d, l.bad)
+			}
+			if messages, _ := replay(t, r.Engine, truth.Sequence-3); len(messages) != 3 || messages[0].Seq != truth.Sequence-3 {
+				t.Errorf("%d messages, want the last 3", len(messages))
+			}
+			if messages, _ := replay(t, r.Engine, truth.Sequence); len(messages) != 0 {
+				t.Errorf("%d messages that are not there yet", len(messages))
+			}
+		})
+	}
+	r := publishing(t, func(c *Config) { c.BufferSteps = 4 })
+	talk(r, 3, "")
+	next := r.Contents(0).Sequence
+	if messages, _ := replay(t, r.Engine, 0); len(messages) != 4 || messages[0].Seq != next-4 {
+		t.Errorf("%d messages, want the 4 that are kept", len(messages))
+	}
+}
+
+// replay asks for all batches from start on. frames is how many the messages had.
+func replay(t *testing.T, e *Engine, start uint64) (messages []wire.Message, frames int) {
+	t.Helper()
+	messages, frames, err := tryReplay(t.Context(), e, start, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages, frames
+}
+
+func tryReplay(ctx context.Context, e *Engine, start uint64, patience time.Duration) (messages []wire.Message, frames int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, at := e.Endpoints(0)
+	d, err := zmtp.DialDealer(ctx, at, zmtp.DefaultConfig())
+	if err != nil {
+		return nil, 0, err
+	}
+	defer d.Close()
+	if err := d.Send(wire.ReplayRequest(start)...); err != nil {
+		return nil, 0, err
+	}
+	for {
+		got, err := d.Receive()
+		if err != nil {
+			return nil, 0, err
+		}
+		m, end, err := wire.ParseReplay(got)
+		if err != nil || end {
+			return messages, frames, err
+		}
+		frames = len(got)
+		m.Payload = slices.Clone(m.Payload)
+		messages = append(messages, m)
+	}
+}
+
+func TestRanks(t *testing.T) {
+	for _, dialect := range []string{DialectVLLMMap, DialectSGLang} {
+		r := publishing(t, func(c *Config) { c.Dialect, c.Ranks = dialect, 3 })
+		for rank, header := range []string{"0", "1", "2", "3", "-1", "two", ""} {
+			req := newRequest(r, "/v1/chat/completions", chatBody("hello "+strings.Repeat("x", 200), 3, ""))
+			req.Header.Set("X-data-parallel-rank", header)
+			resp, err := r.client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if got := resp.Header.Get(HeaderRank); rank < 3 && got != header || got == "" {
+				t.Errorf("%s: rank %q was asked for, %q answers", dialect, header, got)
+			}
+		}
+		for rank := range 3 {
+			l := listen(t, r.Engine, rank)
+			for range 2 {
+				req := newRequest(r, "/v1/chat/completions", chatBody(strings.Repeat("another ", 30), 3, `,"cache_salt":"`+dialect+itoa(rank)+`"`))
+				req.Header.Set("X-Data-Parallel-Rank", itoa(rank))
+				resp, err := r.client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+			}
+			l.heard(r, rank)
+			l.mu.Lock()
+			if slices.ContainsFunc(l.ranks, func(got int32) bool { return got != int32(rank) }) {
+				t.Errorf("%s: batches of ranks %v, want %d", dialect, l.ranks, rank)
+			}
+			l.mu.Unlock()
+		}
+		_, text := r.must("GET", "/metrics", "")
+		label := `engine="2"`
+		if dialect == DialectSGLang {
+			label = `dp_rank="2"`
+		}
+		if strings.Count(text, "_count{") < 3 || !strings.Contains(text, label) {
+			t.Errorf("%s: metrics without %s", dialect, label)
+		}
+	}
+}
+
+func TestRanksTakeTurns(t *testing.T) {
+	r := publishing(t, func(c *Config) { c.Ranks = 2 })
+	for range 2 {
+		r.must("POST", "/v1/chat/completions", chatBody(strings.Repeat("hello", 30), 1, ""))
+	}
+	if a, b := r.Contents(0).Sequence, r.Contents(1).Sequence; a == 0 || b == 0 {
+		t.Errorf("the ranks published %d and %d batches of two requests", a, b)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	r := publishing(t, func(c *Config) { c.MinStep = time.Millisecond })
+	l := listen(t, r.Engine, 0)
+	talk(r, 3, "")
+	l.heard(r, 0)
+	was, before := r.Contents(0), r.current.Load()
+	l.mu.Lock()
+	old := maps.Clone(l.blocks[slot.Device])
+	l.mu.Unlock()
+	at, _ := r.Endpoints(0)
+	cut := make(chan error, 1)
+	go func() {
+		_, _, err := r.send(t.Context(), "POST", "/v1/chat/completions", chatBody("hello", 10_000, `,"stream":true`))
+		cut <- err
+	}()
+	r.eventually("it runs", func() bool { return r.Stats().Running == 1 })
+	r.must("POST", "/sim/restart", "")
+	if err := <-cut; err == nil {
+		t.Error("a stream outlived the restart")
+	}
+	now := r.Contents(0)
+	if again, _ := r.Endpoints(0); now.Epoch != was.Epoch+1 || now.Sequence != 0 || len(now.Blocks[slot.Device]) != 0 || again != at {
+		t.Errorf("after the restart: %+v at %s, was at %s", now, again, at)
+	}
+	if s := r.Stats(); s.Prompted != 0 || s.Running != 0 {
+		t.Errorf("after the restart: %+v", s)
+	}
+	if after := r.current.Load(); !after.started.After(before.started) || after.cfg.HashSeed == before.cfg.HashSeed {
+		t.Error("the process is no other one")
+	}
+	subscribed(t, r.Engine, 0) // whatever the old connection brought has come
+	l.mu.Lock()
+	l.seqs = nil
+	l.clear()
+	l.mu.Unlock()
+	talk(r, 3, "")
+	if d := l.differs(l.heard(r, 0)); d != "" {
+		t.Error(d)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seqs[0] != 0 {
+		t.Errorf("sequence numbers go on: %v", l.seqs)
+	}
+	for h := range l.blocks[slot.Device] {
+		if old[h] > 0 {
+			t.Errorf("%x is a hash of the old process", h)
+		}
+	}
+}
+
+func TestSeedIsKeptOverARestart(t *testing.T) {
+	r := publishing(t, func(c *Config) { c.HashSeed = 7 })
+	if err := r.Restart(t.Context()); err != nil || r.current.Load().cfg.HashSeed != 7 {
+		t.Errorf("%v, seed %d", err, r.current.Load().cfg.HashSeed)
+	}
+}
+
+func TestResetPrefixCache(t *testing.T) {
+	r := publishing(t, nil)
+	l := listen(t, r.Engine, 0)
+	talk(r, 3, "")
+	before := l.heard(r, 0)
+	if _, text := r.must("POST", "/reset_prefix_cache", ""); text != `{"success":true}` {
+		t.Fatal(text)
+	}
+	if after := r.Contents(0); after.Sequence != before.Sequence || after.Pending != 1 {
+		t.Errorf("%+v: the reset must wait for the next batch", after)
+	}
+	r.must("POST", "/v1/chat/completions", chatBody(strings.Repeat("after ", 20), 1, ""))
+	truth := l.heard(r, 0)
+	if d := l.differs(truth); d != "" || truth.Pending != 0 {
+		t.Errorf("%s, %d pending", d, truth.Pending)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.kinds); n < 2 || l.kinds[n-2] != wire.Cleared {
+		t.Errorf("kinds %v: want the last batch to begin with the reset", l.kinds)
+	}
+}
+
+func TestResetIsRefusedWhileBlocksAreHeld(t *testing.T) {
+	r := publishing(t, func(c *Config) { c.MinStep = 20 * time.Millisecond })
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _, _ = r.send(ctx, "POST", "/v1/chat/completions", chatBody("hello", 500, ""))
+	}()
+	r.eventually("it runs", func() bool { return r.Stats().Running == 1 })
+	if _, text := r.must("POST", "/reset_prefix_cache", ""); text != `{"success":false}` {
+		t.Error(text)
+	}
+	cancel()
+	<-gone
+}
