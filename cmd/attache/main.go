@@ -21,7 +21,7 @@ type cli struct {
 	Demo        demoCmd        `cmd:"" help:"Watch real requests go through a real Envoy to simulated engines, next to round robin."`
 	Check       checkCmd       `cmd:"" help:"Check a configuration file and say what it means."`
 	EnvoyConfig envoyConfigCmd `cmd:"" help:"Print the Envoy configuration that attaches to attache."`
-	Engine      engineCmd      `cmd:"" help:"Run a simulated vLLM worker."`
+	Engine      engineCmd      `cmd:"" help:"Run a simulated worker: vLLM, SGLang or TensorRT-LLM."`
 	Tokens      tokensCmd      `cmd:"" help:"Show the prompt, the tokens and the blocks that a request becomes."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
 }
@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	var c cli
 	ended := -1 // by --help
 	parser := kong.Must(&c, kong.Name("attache"), kong.Writers(out, errs), kong.Exit(func(status int) { ended = status }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(out, (*io.Writer)(nil)),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(out, (*io.Writer)(nil)), engineVars(),
 		kong.Description("Sends each LLM request to the GPU worker that will answer it soonest: the one that holds the\n"+
 			"prompt's KV cache and is not too busy. Attaches to Envoy by ext_proc and xDS.\n\n"+
 			"Start here: attache serve --workers 10.0.0.1:8000,10.0.0.2:8000"))
