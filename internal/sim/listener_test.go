@@ -140,8 +140,8 @@ func (l *listener) store(tier slot.Tier, e *wire.Event, payload []byte) {
 	if int(e.BlockTokens) != l.size {
 		return // not full; or a lie
 	}
-	if !e.Even() {
-		l.bad = append(l.bad, fmt.Sprintf("%d hashes, %d tokens", len(e.Hashes), len(e.Tokens)))
+	if !e.Even() || len(e.Keys) > 0 {
+		l.bad = append(l.bad, fmt.Sprintf("%d hashes, %d tokens, keys %v", len(e.Hashes), len(e.Tokens), e.Keys))
 		return
 	}
 	chain := slices.Clone(l.chains[e.Parent])

@@ -235,8 +235,8 @@ func (c *Core) admit(s *sequence, now time.Duration, b *batch) bool {
 // onboard brings the blocks that were found in lower tiers only back to the device, into some of the fresh pages. The step
 // waits for them.
 func (c *Core) onboard(s *sequence, found []block.Hash, fresh int, b *batch) {
-	for i, id := range s.pages {
-		if id == none {
+	for i := len(found) - 1; i >= 0; i-- { // the deepest goes first, again
+		if s.pages[i] == none {
 			t := c.cache.below(found[i])
 			t.use(found[i]) // or making room would evict it
 			b.onboard += t.perToken() * float64(c.blockTokens)
