@@ -6,10 +6,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"attache/indexer/events/wire"
+	"attache/internal/block"
 	"attache/internal/slot"
 )
 
@@ -249,4 +251,80 @@ func TestResetIsRefusedWhileBlocksAreHeld(t *testing.T) {
 	}
 	cancel()
 	<-gone
+}
+
+// The truth that Contents tells belongs to the number it tells, also while steps are under way.
+func TestContentsBelongToTheirNumber(t *testing.T) {
+	r := publishing(t, func(c *Config) { c.HostBlocks, c.MinStep = 40, time.Millisecond })
+	l := listen(t, r.Engine, 0)
+	l.mu.Lock()
+	l.history = map[uint64][slot.Disk + 1]map[block.Hash]int{}
+	l.mu.Unlock()
+	var talking sync.WaitGroup
+	for i := range 4 {
+		talking.Go(func() {
+			for j := range 15 {
+				_, _, _ = r.send(t.Context(), "POST", "/v1/chat/completions", chatBody(strings.Repeat(fmt.Sprint("talk ", i, j%3), 20), 10, ""))
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		talking.Wait()
+	}()
+	var truths []Contents
+	for busy := true; busy; {
+		select {
+		case <-over:
+			busy = false
+		case <-time.After(time.Millisecond):
+		}
+		truths = append(truths, r.Contents(0))
+	}
+	l.heard(r, 0)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	pending := 0
+	for _, truth := range truths {
+		if truth.Pending > 0 {
+			pending++
+		}
+		if truth.Sequence == 0 {
+			continue
+		}
+		for tier, got := range l.history[truth.Sequence-1] {
+			if !maps.Equal(got, truth.Blocks[tier]) {
+				t.Fatalf("before batch %d: %d blocks are known, there are %d", truth.Sequence, len(got), len(truth.Blocks[tier]))
+			}
+		}
+	}
+	if pending == 0 || pending == len(truths) {
+		t.Errorf("%d of %d looks found changes pending", pending, len(truths))
+	}
+}
+
+func TestRestartUnderLoad(t *testing.T) {
+	r := publishing(t, func(c *Config) { c.Ranks, c.MinStep = 2, time.Millisecond })
+	ctx, cancel := context.WithCancel(t.Context())
+	var talking sync.WaitGroup
+	for i := range 4 {
+		talking.Go(func() {
+			for ctx.Err() == nil {
+				_, _, _ = r.send(ctx, "POST", "/v1/chat/completions", chatBody(strings.Repeat("hello", 20*i), 50, `,"stream":true`))
+			}
+		})
+	}
+	for want := range uint64(5) {
+		if err := r.Restart(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Contents(0).Epoch; got != want+2 {
+			t.Errorf("epoch %d, want %d", got, want+2)
+		}
+	}
+	cancel()
+	talking.Wait()
+	one(r, "after it all ")
+	r.eventually("nothing runs", func() bool { s := r.Stats(); return s.Running+s.Waiting+s.Held == 0 })
 }

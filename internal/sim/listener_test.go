@@ -28,6 +28,8 @@ type listener struct {
 	counts bool // copies are told of
 	size   int
 	bad    []string
+	// history is what it believed after each batch, if that is wanted.
+	history map[uint64][slot.Disk + 1]map[block.Hash]int
 }
 
 func newListener(cfg *Config) *listener {
@@ -86,6 +88,9 @@ func (l *listener) receive(frames zmtp.Message) {
 	}
 	l.seqs, l.topics = append(l.seqs, m.Seq), append(l.topics, string(m.Topic))
 	l.apply(m.Payload)
+	if l.history != nil {
+		l.history[m.Seq] = l.believes()
+	}
 }
 
 // apply applies a batch.
