@@ -35,7 +35,10 @@ type body struct {
 	StreamOptions       struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
-	AddGenerationPrompt *bool `json:"add_generation_prompt"`
+	AddGenerationPrompt *bool           `json:"add_generation_prompt"`
+	SessionID           json.RawMessage `json:"session_id"`
+	PromptLogprobs      json.RawMessage `json:"prompt_logprobs"`
+	VLLM                json.RawMessage `json:"vllm_xargs"`
 }
 
 type message struct {
@@ -149,7 +152,27 @@ type job struct {
 	chain        []block.Hash
 	tokens       []uint32 // of prompt and output, only when they are wanted
 	lora, salt   string
+	session      string      // as the body says
+	lastSession  string      // if neither body nor header do
+	report       bool        // what is found in the cache is told of again
+	bypass       bool        // nothing of the cache is used
 	vocabulary   *vocabulary // of a real model; nil: words are those of the lexicon
+}
+
+// readExtras reads what matters to KV events alone. What is not as agreed counts as absent.
+func (j *job) readExtras(b *body) {
+	text := func(raw json.RawMessage) (s string) {
+		_ = json.Unmarshal(raw, &s)
+		return s
+	}
+	var more struct {
+		ReportMode json.RawMessage `json:"kv_cache_report_mode"`
+		SessionID  json.RawMessage `json:"session_id"`
+	}
+	_ = json.Unmarshal(b.VLLM, &more)
+	j.session, j.lastSession = text(b.SessionID), text(more.SessionID)
+	j.report = text(more.ReportMode) == "full"
+	j.bypass = len(b.PromptLogprobs) > 0 && string(b.PromptLogprobs) != "null"
 }
 
 // word is the nth token of the answer.
@@ -233,6 +256,7 @@ func (c *Config) parse(raw []byte, s surface) (*job, error) {
 	}
 	j := &job{surface: s, lora: c.lora(b), salt: b.CacheSalt, stream: b.Stream, includeUsage: b.StreamOptions.IncludeUsage, output: defaultOutput, finish: finishStop,
 		vocabulary: c.vocabulary}
+	j.readExtras(b)
 	for _, limit := range []*int{b.MaxTokens, b.MaxCompletionTokens} {
 		if limit != nil {
 			j.output, j.finish = *limit, finishLength

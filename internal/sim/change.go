@@ -66,6 +66,10 @@ type Change struct {
 	Tier   slot.Tier
 	From   slot.Tier
 	Blocks []*Block
+	// Again says that the blocks, Stored, were there already and are only told of again, because a request wished so.
+	Again bool
+	// Session is that of the request that Stored the blocks; empty: it has none, or there is no such request.
+	Session string
 }
 
 // rules are what engines do differently.
@@ -80,13 +84,16 @@ type rules struct {
 	each bool
 	// gather: neighbouring removals are one.
 	gather bool
+	// report: requests can wish for a report of what they find in the cache.
+	report bool
 }
 
 // changes records what happens to a cache. All methods of a nil one do nothing.
 type changes struct {
 	rules
 
-	list []Change
+	list    []Change
+	session string // of the request whose blocks come
 }
 
 // most bounds the tokens of one Change: decoders refuse events without end.
@@ -99,12 +106,26 @@ func (l *changes) stored(tier slot.Tier, b *Block, first bool) {
 	}
 	if last := l.last(Stored, tier); last != nil {
 		n := len(last.Blocks)
-		if b.continues(last.Blocks[n-1]) && (n+1)*len(b.Tokens) <= most {
+		if !last.Again && last.Session == l.session && b.continues(last.Blocks[n-1]) && (n+1)*len(b.Tokens) <= most {
 			last.Blocks = append(last.Blocks, b)
 			return
 		}
 	}
-	l.list = append(l.list, Change{Kind: Stored, Tier: tier, Blocks: []*Block{b}})
+	l.list = append(l.list, Change{Kind: Stored, Tier: tier, Blocks: []*Block{b}, Session: l.session})
+}
+
+// again notes blocks of one sequence that are on the device already.
+func (l *changes) again(blocks []*Block) {
+	if l != nil && l.report && len(blocks) > 0 {
+		l.list = append(l.list, Change{Kind: Stored, Blocks: blocks, Again: true, Session: l.session})
+	}
+}
+
+// of says whose blocks come from now on.
+func (l *changes) of(session string) {
+	if l != nil {
+		l.session = session
+	}
 }
 
 // removed notes a block that went.

@@ -38,6 +38,14 @@ func (b believer) hear(t interface{ Fatalf(string, ...any) }, list []Change) {
 		if ch.Kind == Cleared {
 			clear(b)
 		}
+		if ch.Again { // nothing came
+			for _, x := range ch.Blocks {
+				if b[ch.Tier][x.Hash] == 0 {
+					t.Fatalf("block %x is told of again, and never was", x.Hash)
+				}
+			}
+			continue
+		}
 		for _, x := range ch.Blocks {
 			if x.Partial {
 				continue
@@ -140,7 +148,9 @@ func TestChangesAgainstBeliever(t *testing.T) {
 			output := rapid.IntRange(1, 8).Draw(t, "output")
 			tokens := ids(rapid.SampledFrom([]byte("ab")).Draw(t, "text"), rapid.IntRange(1, 24).Draw(t, "prompt")+output)
 			space := rapid.SampledFrom([][2]string{{}, {}, {}, {"l", ""}, {"", "s"}, {"l", "s"}}).Draw(t, "namespace")
-			if core.Submit(0, recorded(next, tokens, output, core.blockTokens, space[0], space[1])) == nil { // else too large
+			r := recorded(next, tokens, output, core.blockTokens, space[0], space[1])
+			r.Report, r.Bypass = rapid.IntRange(0, 4).Draw(t, "report") == 0, rapid.IntRange(0, 9).Draw(t, "bypass") == 0
+			if core.Submit(0, r) == nil { // else too large
 				next++
 			}
 		}

@@ -37,7 +37,7 @@ func (c *Config) rules() rules {
 	case DialectTensorRT:
 		return rules{exclusive: true, partial: true, each: true}
 	default:
-		return rules{copies: true}
+		return rules{copies: true, report: c.Dialect != DialectVLLMArray}
 	}
 }
 
@@ -77,6 +77,7 @@ func (c *Config) draft(ch *Change, blockTokens int) wire.DraftEvent {
 		return e
 	}
 	first := ch.Blocks[0]
+	e.Session = ch.Session
 	e.Kind, e.BlockTokens, e.Parent, e.HasParent, e.LoRA = wire.Stored, uint32(blockTokens), first.Parent, first.HasParent, first.LoRA
 	for _, b := range ch.Blocks {
 		e.Tokens = append(e.Tokens, b.Tokens...)

@@ -328,3 +328,33 @@ func TestRestartUnderLoad(t *testing.T) {
 	one(r, "after it all ")
 	r.eventually("nothing runs", func() bool { s := r.Stats(); return s.Running+s.Waiting+s.Held == 0 })
 }
+
+func TestReportsSessionsAndBypass(t *testing.T) {
+	r := publishing(t, nil)
+	l := listen(t, r.Engine, 0)
+	ask := func(more string) {
+		r.must("POST", "/v1/completions", `{"prompt":"`+strings.Repeat("word", 70)+`","max_tokens":1`+more+`}`)
+	}
+	ask(`,"session_id":"first","vllm_xargs":{"session_id":"last"}`)
+	before := r.Contents(0)
+	ask(`,"session_id":"` + reporter + `","vllm_xargs":{"kv_cache_report_mode":"full"}`)
+	after := r.Contents(0)
+	if !maps.Equal(before.Blocks[slot.Device], after.Blocks[slot.Device]) || after.Sequence != before.Sequence+1 {
+		t.Error("a report must be a batch of its own and change nothing")
+	}
+	ask(`,"prompt_logprobs":1,"vllm_xargs":{"session_id":"last","kv_cache_report_mode":5},"session_id":7`)
+	truth := l.heard(r, 0)
+	if d := l.differs(truth); d != "" {
+		t.Error(d)
+	}
+	for h, n := range truth.Blocks[slot.Device] {
+		if n != 2 {
+			t.Errorf("%d copies of %x after a request that uses no cache", n, h)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if want := []string{"first", reporter, "last"}; !slices.Equal(l.sessions, want) || l.reported != 4 {
+		t.Errorf("sessions %v, want %v; %d blocks reported, want 4", l.sessions, want, l.reported)
+	}
+}

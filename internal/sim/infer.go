@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -31,6 +32,7 @@ func (e *Engine) infer(w http.ResponseWriter, r *http.Request, s surface) {
 		refuse(w, err)
 		return
 	}
+	j.session = cmp.Or(j.session, r.Header.Get("X-Session-Id"), j.lastSession)
 	l := e.current.Load()
 	st, err := l.submit(j, rankOf(r))
 	if err != nil {

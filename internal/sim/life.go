@@ -106,6 +106,7 @@ func (l *life) submit(j *job, rank int) (*stream, error) {
 	s := &stream{id: l.lastID, rank: r, arrived: time.Now(), ready: make(chan struct{}, 1)}
 	err := r.core.Submit(time.Since(l.started), Request{
 		ID: s.id, Prompt: j.prompt, Output: j.output, Chain: j.chain, Tokens: j.tokens, LoRA: j.lora, Salt: j.salt,
+		Session: j.session, Report: j.report, Bypass: j.bypass,
 	})
 	if err != nil {
 		return nil, err

@@ -28,9 +28,15 @@ type listener struct {
 	counts bool // copies are told of
 	size   int
 	bad    []string
+	// sessions are those of the stored events; reported counts the blocks of reporter's.
+	sessions []string
+	reported int
 	// history is what it believed after each batch, if that is wanted.
 	history map[uint64][slot.Disk + 1]map[block.Hash]int
 }
+
+// reporter is the session of a request that wants a report and stores nothing.
+const reporter = "reporter"
 
 func newListener(cfg *Config) *listener {
 	l := &listener{chains: map[uint64][]block.Hash{}, counts: cfg.rules().copies, size: cfg.BlockTokens}
@@ -152,6 +158,11 @@ func (l *listener) store(tier slot.Tier, e *wire.Event, payload []byte) {
 	chain := slices.Clone(l.chains[e.Parent])
 	if !e.HasParent {
 		chain = nil
+	}
+	l.sessions = append(l.sessions, string(e.Session.In(payload)))
+	if l.sessions[len(l.sessions)-1] == reporter {
+		l.reported += len(e.Hashes)
+		return // told of again: nothing to count
 	}
 	lora, salt := string(e.LoRA.In(payload)), string(e.Salt.In(payload))
 	for i, h := range e.Hashes {

@@ -49,6 +49,9 @@ func (t told) apply(ch *Change) {
 		}
 		return
 	}
+	if ch.Again {
+		return
+	}
 	for _, b := range ch.Blocks {
 		if b.Partial {
 			continue

@@ -21,6 +21,12 @@ type Request struct {
 	// are needed, and read, only when changes are recorded (Config.Events).
 	Tokens     []uint32
 	LoRA, Salt string
+	// Session is told with the blocks that the request stores.
+	Session string
+	// Report wishes that the blocks found in the cache are told of again, from the first (vLLM: kv_cache_report_mode).
+	Report bool
+	// Bypass leaves what is in the cache unused (vLLM: prompt_logprobs).
+	Bypass bool
 }
 
 // Event says that a request got a token.
@@ -205,6 +211,9 @@ func (c *Core) fill(s *sequence, b *batch) {
 // admit gives a request its memory, if there is enough.
 func (c *Core) admit(s *sequence, now time.Duration, b *batch) bool {
 	found := s.Chain[:min(len(s.Chain), (s.Prompt-1)/c.blockTokens)]
+	if s.Bypass {
+		found = nil
+	}
 	found = found[:c.cache.match(found)]
 	below := 0
 	for _, h := range found {
@@ -221,6 +230,9 @@ func (c *Core) admit(s *sequence, now time.Duration, b *batch) bool {
 		s.pages = c.cache.take(fresh, s.pages)
 	} else {
 		c.onboard(s, found, fresh, b)
+	}
+	if s.Report {
+		c.report(s, len(found))
 	}
 	s.named = len(found)
 	s.cached = len(found) * c.blockTokens
@@ -243,6 +255,8 @@ func (c *Core) onboard(s *sequence, found []block.Hash, fresh int, b *batch) {
 		}
 	}
 	taken := c.cache.take(fresh, nil)
+	c.cache.changes.of(s.Session)
+	defer c.cache.changes.of("")
 	for i, id := range s.pages {
 		if id == none {
 			s.pages[i] = taken[0]
@@ -253,16 +267,32 @@ func (c *Core) onboard(s *sequence, found []block.Hash, fresh int, b *batch) {
 	s.pages = append(s.pages, taken...)
 }
 
+// report tells again of the first n blocks of a sequence.
+func (c *Core) report(s *sequence, n int) {
+	if s.names == nil {
+		return
+	}
+	blocks := make([]*Block, n)
+	for i := range blocks {
+		blocks[i] = s.names.block(i)
+	}
+	c.cache.changes.of(s.Session)
+	c.cache.changes.again(blocks)
+	c.cache.changes.of("")
+}
+
 // compute does a sequence's part of a step.
 func (c *Core) compute(s *sequence) {
 	if s.chunk == 0 {
 		return
 	}
 	s.computed += s.chunk
+	c.cache.changes.of(s.Session)
 	for s.named < len(s.Chain) && (s.named+1)*c.blockTokens <= s.computed {
 		c.cache.name(s.pages[s.named], s.Chain[s.named], s.names.block(s.named))
 		s.named++
 	}
+	c.cache.changes.of("")
 	if s.computed < s.Prompt {
 		return
 	}
