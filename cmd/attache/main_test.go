@@ -78,6 +78,9 @@ func TestCommands(t *testing.T) {
 		{name: "tokens of nothing", args: "tokens --model DIR", status: 2, errs: "attache: missing flags: --body=FILE or --text=FILE; see attache --help\n"},
 		{name: "an engine without a profile", args: "engine --profile cray", status: 1, errs: "attache: simulated engine: profile: \"cray\": must be one of qwen3-32b-2xh100, qwen3-32b-2xh100-fast, llama-3-70b-4xh100, " +
 			"llama-3-8b-1xh100\n"},
+		{name: "an engine of another make", args: "engine --dialect tgi --events 127.0.0.1:5557", status: 1, errs: "attache: simulated engine: dialect: \"tgi\": must be one of " +
+			"vllm-map, vllm-array, sglang, trtllm\nevents: \"127.0.0.1:5557\": must be tcp://host:port, where the host may be * for all and the port * for any free one, or ipc://path\n"},
+		{name: "help for engines", args: "engine --help", out: []string{"--profile=NAME", "qwen3-32b-2xh100, qwen3-32b-2xh100-fast", "--dialect=\"vllm-map\"", "vllm-map, vllm-array, sglang,"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
