@@ -9,6 +9,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"attache/indexer/events/wire"
+	"attache/indexer/pages"
 	"attache/indexer/runs"
 	"attache/internal/block"
 	"attache/internal/slot"
@@ -19,7 +20,7 @@ type MismatchError struct{ Page, Block int }
 
 func (e *MismatchError) Error() string {
 	return fmt.Sprintf("its events tell of blocks of %d tokens, but blocks of the pool have %d tokens, and neither is a multiple of the "+
-		"other: set prompt.block_tokens of the pool to %d", e.Page, e.Block, e.Page)
+		"other (at most %d to one): set prompt.block_tokens of the pool to a multiple of %d", e.Page, e.Block, maxPagesPerBlock, e.Page)
 }
 
 // Ignored is why an event, or what it says, is left out of the index. None of them is an error.
@@ -37,6 +38,8 @@ const (
 	IgnoredTier
 	// IgnoredMedia: extra keys on pages that are smaller than the pool's blocks.
 	IgnoredMedia
+	// IgnoredMove: a move told by hash alone, of such pages.
+	IgnoredMove
 	// IgnoredUnknownTag: an event of a kind that we do not know.
 	IgnoredUnknownTag
 
@@ -45,7 +48,7 @@ const (
 
 // String is the reason as a label of a metric.
 func (r Ignored) String() string {
-	return [...]string{"group", "uneven", "partial", "tier", "media", "unknown_tag"}[r]
+	return [...]string{"group", "uneven", "partial", "tier", "media", "move", "unknown_tag"}[r]
 }
 
 // applier turns the events of one rank into changes of the index. Not for concurrent use.
@@ -54,9 +57,12 @@ func (r Ignored) String() string {
 // Pages that are smaller are joined. All of that is worked out before the index is locked.
 type applier struct {
 	slot   slot.Slot
-	block  int  // tokens of the pool's blocks
-	page   int  // tokens of the engine's; 0 not known yet
-	pulled bool // from TensorRT-LLM's own interface, whose removals mean all tiers
+	block  int           // tokens of the pool's blocks
+	page   int           // tokens of the engine's; 0 not known yet
+	room   int           // blocks that the engine has room for; 0 not known
+	plain  bool          // announcements are not counted
+	joiner *pages.Joiner // of pages smaller than blocks; nil for others
+	pulled bool          // from TensorRT-LLM's own interface, whose removals mean all tiers
 
 	hasGroup bool // that group's events are indexed, others' not
 	group    int32
@@ -87,8 +93,32 @@ const (
 	clearAll
 )
 
-// reset makes ready for the history of another process.
-func (a *applier) reset() { a.page, a.hasGroup, a.window = 0, false, 0 }
+// reset makes ready for the history of another process. page is the size of its pages, 0 to learn it.
+func (a *applier) reset(page int) {
+	a.page, a.hasGroup, a.group, a.window, a.joiner = page, false, 0, 0, nil
+}
+
+// clear forgets which pages there are.
+func (a *applier) clear() {
+	if a.joiner != nil {
+		a.joiner = a.newJoiner()
+	}
+}
+
+// newJoiner makes room for what the engine has room for on its device, and as much again on lower tiers.
+func (a *applier) newJoiner() *pages.Joiner {
+	const least, unknown, most = 1 << 16, 1 << 22, 1 << 24
+	width := a.block / a.page
+	limit := unknown
+	if a.room > 0 {
+		limit = min(max(4*a.room*width, least), most)
+	}
+	j, err := pages.New(pages.Config{Page: a.page, Block: a.block, Limit: limit, Waiting: limit / 16, Sets: a.plain})
+	if err != nil {
+		panic(err) // fit lets only sizes pass that go together
+	}
+	return j
+}
 
 // read turns a batch into changes, valid until the next call. The error is a *MismatchError or errLargerPages; then nothing of
 // the batch may be applied.
@@ -106,6 +136,7 @@ func (a *applier) read(b *wire.Batch, payload []byte) ([]change, error) {
 func (a *applier) event(e *wire.Event, payload []byte) error {
 	switch {
 	case e.Kind == wire.Cleared:
+		a.clear()
 		a.changes = append(a.changes, change{kind: clearAll})
 		return nil
 	case e.Kind == wire.Created:
@@ -119,11 +150,18 @@ func (a *applier) event(e *wire.Event, payload []byte) error {
 	switch {
 	case !ok:
 		a.ignored[IgnoredTier]++
+	case a.joiner != nil && e.Kind == wire.Removed:
+		if a.pulled && e.Tier == wire.TierUnsaid {
+			tier = pages.EveryTier
+		}
+		a.joiner.Remove(tier, e.Hashes, a.takeBack)
 	case e.Kind == wire.Removed && a.pulled && e.Tier == wire.TierUnsaid:
 		a.changes = append(a.changes, change{kind: removeAll, keys: a.split(e.Hashes)})
 	case e.Kind == wire.Removed:
 		a.changes = append(a.changes, change{kind: remove, tier: tier, keys: a.split(e.Hashes)})
 	case len(e.Hashes) == 0: // of a group that holds none of the blocks
+	case e.Placeholder() && a.joiner != nil:
+		a.ignored[IgnoredMove]++
 	case e.Placeholder():
 		a.changes = append(a.changes, change{kind: move, tier: tier, keys: a.split(e.Hashes)})
 	default:
@@ -179,6 +217,10 @@ func (a *applier) stored(e *wire.Event, tier slot.Tier, payload []byte) error {
 	if !e.HasParent {
 		seed = seedOf(e, payload)
 	}
+	if a.joiner != nil {
+		a.join(e, tier, seed)
+		return nil
+	}
 	from := len(a.locals)
 	a.locals = block.AppendLocals(a.locals, e.Tokens, a.block, seed)
 	locals := a.locals[from:len(a.locals):len(a.locals)]
@@ -197,23 +239,55 @@ func (a *applier) stored(e *wire.Event, tier slot.Tier, payload []byte) error {
 	return nil
 }
 
+// join gives pages to the joiner.
+func (a *applier) join(e *wire.Event, tier slot.Tier, seed uint64) {
+	if len(e.Keys) > 0 {
+		a.ignored[IgnoredMedia]++
+		return
+	}
+	a.joiner.Store(pages.Stored{Tier: tier, Root: !e.HasParent, Seed: seed, Parent: e.Parent, Pages: e.Hashes, Tokens: e.Tokens},
+		func(b pages.Blocks) {
+			a.changes = append(a.changes, change{kind: store, tier: b.Tier, stored: runs.Stored{
+				Root: b.Root, Parent: b.Parent, Engine: a.keep(&a.keys, b.Keys), Hashes: a.keep(&a.locals, b.Locals)}})
+		})
+}
+
+// takeBack notes that blocks are not complete any more.
+func (a *applier) takeBack(t slot.Tier, keys []uint64) {
+	a.changes = append(a.changes, change{kind: remove, tier: t, keys: a.keep(&a.keys, keys)})
+}
+
+// keep copies what is valid for a moment only into memory that lasts as long as the changes.
+func (*applier) keep(arena *[]uint64, values []uint64) []uint64 {
+	from := len(*arena)
+	*arena = append(*arena, values...)
+	return (*arena)[from:len(*arena):len(*arena)]
+}
+
 // errLargerPages says that pages turned out larger than those seen before, which were incomplete ones: all that is known of
 // the rank is in the wrong units.
 var errLargerPages = errors.New("its blocks turned out to be larger than the first ones")
+
+// maxPagesPerBlock is how many pages are joined to a block at most.
+const maxPagesPerBlock = 64
 
 // fit learns the size of the engine's pages. full is false for one that is incomplete, and to be left out.
 func (a *applier) fit(tokens int) (full bool, err error) {
 	switch {
 	case tokens == a.page:
 		return true, nil
-	case tokens < a.page, a.pulled && a.block%tokens != 0 && tokens < a.block:
+	case tokens < a.page, a.pulled && tokens < a.block && a.page == 0:
 		a.ignored[IgnoredPartial]++
 		return false, nil
-	case tokens%a.block != 0:
+	case tokens%a.block != 0 && (a.block%tokens != 0 || a.block/tokens > maxPagesPerBlock):
 		return false, &MismatchError{Page: tokens, Block: a.block}
 	}
 	learnt := a.page
-	if a.page = tokens; learnt != 0 {
+	a.page, a.joiner = tokens, nil
+	if tokens < a.block {
+		a.joiner = a.newJoiner()
+	}
+	if learnt != 0 {
 		return false, errLargerPages
 	}
 	return true, nil

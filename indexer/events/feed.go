@@ -30,13 +30,14 @@ type feed struct {
 	done   chan struct{}
 	wake   chan struct{}
 
-	expected atomic.Int64  // requests with new blocks that ended since the last batch
-	capacity atomic.Int64  // blocks of the pool's size that the rank can hold on its device; 0 not known
-	process  atomic.Uint64 // the worker's epoch, as the registry counts
-	restart  atomic.Bool   // the registry says that it changed
-	drifted  atomic.Bool   // announcements are not counted any more
-	begun    atomic.Bool   // what was there at the beginning is known, as far as it can be
-	status   atomic.Pointer[Status]
+	expected   atomic.Int64  // requests with new blocks that ended since the last batch
+	capacity   atomic.Int64  // blocks of the pool's size that the rank can hold on its device; 0 not known
+	pageTokens atomic.Int64  // size of the engine's blocks, as its metrics say; 0 not known
+	process    atomic.Uint64 // the worker's epoch, as the registry counts
+	restart    atomic.Bool   // the registry says that it changed
+	drifted    atomic.Bool   // announcements are not counted any more
+	begun      atomic.Bool   // what was there at the beginning is known, as far as it can be
+	status     atomic.Pointer[Status]
 
 	mu      sync.Mutex
 	ctx     context.Context //nolint:containedctx // of run, for replays that a batch calls for
@@ -357,6 +358,8 @@ func (f *feed) clear(reason string) {
 	f.counts.Cleared++
 	f.complete = false
 	f.log.Warn("what an engine holds is not known any more, and learnt anew", "reason", reason)
+	f.applier.room, f.applier.plain = int(f.capacity.Load()), f.drifted.Load()
+	f.applier.clear()
 	f.ledger.write(func(x *runs.Index) { clearSlot(x, f.slot) })
 }
 
@@ -367,9 +370,14 @@ func (f *feed) renew(reason string) {
 	f.renewed = f.ledger.now()
 	f.log.Info("an engine's history begins anew", "reason", reason, "epoch", f.epoch)
 	f.seq.forget()
-	f.applier.reset()
 	f.complete, f.barred, f.owed = false, false, false
 	f.drifted.Store(false)
+	page := 0
+	if f.source.Pull {
+		page = int(f.pageTokens.Load())
+	}
+	f.applier.room, f.applier.plain = int(f.capacity.Load()), false
+	f.applier.reset(page)
 	f.ledger.write(func(x *runs.Index) {
 		clearSlot(x, f.slot)
 		f.configure(x)

@@ -23,6 +23,7 @@ import (
 // publisher is an engine as far as its events go: it stores and removes blocks of four prompts, numbers its batches, and keeps
 // some of them for replays.
 type publisher struct {
+	block   int // tokens of the gateway's blocks
 	process int
 	ring    int // batches kept; 0: all
 	batches []published
@@ -36,9 +37,9 @@ type published struct {
 }
 
 const (
-	testBlock = 4
-	prompts   = 4
-	depth     = 6
+	pageTokens = 4
+	prompts    = 4
+	depth      = 6
 )
 
 // tokensOf are the tokens of one block of a prompt; prompts share their first two blocks in pairs.
@@ -49,12 +50,13 @@ func tokensOf(prompt, at int) []uint32 {
 	return []uint32{uint32(prompt), uint32(at), 7, 8}
 }
 
-func chainOf(prompt, blocks int) []block.Hash {
+// chainOf is a whole prompt in blocks of the gateway's.
+func chainOf(prompt, size int) []block.Hash {
 	var ids []uint32
-	for at := range blocks {
+	for at := range depth {
 		ids = append(ids, tokensOf(prompt, at)...)
 	}
-	return block.AppendBlocks(nil, ids, testBlock, block.Seed("", ""))
+	return block.AppendBlocks(nil, ids, size, block.Plain)
 }
 
 // engineHash is the engine's name of a block: another one in every process.
@@ -67,7 +69,7 @@ func (p *publisher) engineHash(prompt, at int) uint64 {
 
 // store announces the blocks of a prompt that are not held, up to some depth. Their parents are held.
 func (p *publisher) store(prompt, blocks int) wire.DraftEvent {
-	e := wire.DraftEvent{Kind: wire.Stored, BlockTokens: testBlock, Medium: "GPU"}
+	e := wire.DraftEvent{Kind: wire.Stored, BlockTokens: pageTokens, Medium: "GPU"}
 	for at := range blocks {
 		h := p.engineHash(prompt, at)
 		if p.tree[h] {
@@ -111,10 +113,13 @@ func (p *publisher) goesOn(prompt, at int) bool {
 func (p *publisher) publish(events ...wire.DraftEvent) {
 	var holds []block.Hash
 	for prompt := range prompts {
-		chain := chainOf(prompt, depth)
-		for at := range depth {
-			if p.tree[p.engineHash(prompt, at)] && !slices.Contains(holds, chain[at]) {
-				holds = append(holds, chain[at])
+		for i, h := range chainOf(prompt, p.block) {
+			whole := true
+			for at := i * p.block / pageTokens; at*pageTokens < (i+1)*p.block; at++ {
+				whole = whole && p.tree[p.engineHash(prompt, at)]
+			}
+			if whole && !slices.Contains(holds, h) {
+				holds = append(holds, h)
 			}
 		}
 	}
@@ -131,19 +136,16 @@ func frames(seq int, payload []byte) zmtp.Message {
 type world struct {
 	*feed
 
+	block   int
 	engine  *publisher
 	history map[int]*publisher // by process
 	clock   time.Time
 	deaf    bool // replays fail
 }
 
-func newWorld(t interface{ Fatal(...any) }, replay bool, change func(*Config)) *world {
-	w := &world{clock: time.Unix(1000, 0), history: map[int]*publisher{}}
-	cfg := DefaultConfig()
-	if change != nil {
-		change(&cfg)
-	}
-	l, err := New(Params{Config: cfg, Pool: "p", BlockTokens: testBlock, Now: func() time.Time { return w.clock },
+func newWorld(t interface{ Fatal(...any) }, replay bool, size int) *world {
+	w := &world{clock: time.Unix(1000, 0), history: map[int]*publisher{}, block: size}
+	l, err := New(Params{Config: DefaultConfig(), Pool: "p", BlockTokens: size, Now: func() time.Time { return w.clock },
 		Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +160,7 @@ func newWorld(t interface{ Fatal(...any) }, replay bool, change func(*Config)) *
 }
 
 func (w *world) restartEngine() {
-	w.engine = &publisher{process: len(w.history) + 1, tree: map[uint64]bool{}}
+	w.engine = &publisher{block: w.block, process: len(w.history) + 1, tree: map[uint64]bool{}}
 	w.history[w.engine.process] = w.engine
 }
 
@@ -208,7 +210,7 @@ func (w *world) deliver(i int) {
 func (w *world) credits() []block.Hash {
 	var all []block.Hash
 	for prompt := range prompts {
-		chain := chainOf(prompt, depth)
+		chain := chainOf(prompt, w.block)
 		var o runs.Overlap
 		w.ledger.Overlap(chain, &o)
 		for _, h := range chain[:o.Of(w.slot).Upto(slot.Remote)] {
@@ -248,7 +250,7 @@ func (w *world) expect(t *testing.T, state State, mode Mode, blocks int) {
 }
 
 func TestAFeedFollowsAnEngine(t *testing.T) {
-	w := newWorld(t, true, nil)
+	w := newWorld(t, true, pageTokens)
 	w.expect(t, Connecting, Approximate, 0)
 	w.say(0, 3) // before we came
 	w.connect()
@@ -266,7 +268,7 @@ func TestAFeedFollowsAnEngine(t *testing.T) {
 
 func TestGaps(t *testing.T) {
 	t.Run("a replay closes it", func(t *testing.T) {
-		w := newWorld(t, true, nil)
+		w := newWorld(t, true, pageTokens)
 		w.connect()
 		w.say(0, 2)
 		w.deliver(-1)
@@ -279,7 +281,7 @@ func TestGaps(t *testing.T) {
 		}
 	})
 	t.Run("the engine keeps too little", func(t *testing.T) {
-		w := newWorld(t, true, nil)
+		w := newWorld(t, true, pageTokens)
 		w.engine.ring = 1
 		w.connect()
 		w.say(0, 2)
@@ -291,7 +293,7 @@ func TestGaps(t *testing.T) {
 		w.expect(t, Live, Partial, 2)
 	})
 	t.Run("there is no replay socket", func(t *testing.T) {
-		w := newWorld(t, false, nil)
+		w := newWorld(t, false, pageTokens)
 		w.connect()
 		w.say(0, 2)
 		w.deliver(-1)
@@ -302,7 +304,7 @@ func TestGaps(t *testing.T) {
 		w.expect(t, Live, Partial, 3)
 	})
 	t.Run("the replay fails, and is owed", func(t *testing.T) {
-		w := newWorld(t, true, nil)
+		w := newWorld(t, true, pageTokens)
 		w.connect()
 		w.say(0, 2)
 		w.deliver(-1)
@@ -316,7 +318,7 @@ func TestGaps(t *testing.T) {
 		w.expect(t, Live, Exact, 6)
 	})
 	t.Run("the last batch before a silence is lost", func(t *testing.T) {
-		w := newWorld(t, true, nil)
+		w := newWorld(t, true, pageTokens)
 		w.connect()
 		w.say(0, 2)
 		w.say(2, 2) // neither arrives
@@ -332,7 +334,7 @@ func TestGaps(t *testing.T) {
 
 func TestRestarts(t *testing.T) {
 	t.Run("its numbers begin anew", func(t *testing.T) {
-		w := newWorld(t, false, nil)
+		w := newWorld(t, false, pageTokens)
 		w.connect()
 		w.say(0, 4)
 		w.say(1, 4)
@@ -347,7 +349,7 @@ func TestRestarts(t *testing.T) {
 		}
 	})
 	t.Run("unseen, and its numbers have caught up", func(t *testing.T) {
-		w := newWorld(t, true, nil)
+		w := newWorld(t, true, pageTokens)
 		w.connect()
 		w.say(0, 4)
 		w.deliver(-1)
@@ -359,7 +361,7 @@ func TestRestarts(t *testing.T) {
 		w.expect(t, Live, Exact, 2)
 	})
 	t.Run("unseen, and it has published less", func(t *testing.T) {
-		w := newWorld(t, true, nil)
+		w := newWorld(t, true, pageTokens)
 		w.connect()
 		w.say(0, 4)
 		w.say(1, 4)
@@ -371,7 +373,7 @@ func TestRestarts(t *testing.T) {
 		w.expect(t, Live, Exact, 0)
 	})
 	t.Run("the registry saw it, and nothing was said", func(t *testing.T) {
-		w := newWorld(t, true, nil)
+		w := newWorld(t, true, pageTokens)
 		w.connect()
 		w.say(0, 4)
 		w.deliver(-1)
@@ -384,7 +386,7 @@ func TestRestarts(t *testing.T) {
 		w.expect(t, Live, Exact, 0)
 	})
 	t.Run("the registry saw it, and nobody can be asked", func(t *testing.T) {
-		w := newWorld(t, false, nil)
+		w := newWorld(t, false, pageTokens)
 		w.connect()
 		w.say(0, 4)
 		w.deliver(-1)
@@ -396,7 +398,7 @@ func TestRestarts(t *testing.T) {
 }
 
 func TestAConnectionThatBreaksOff(t *testing.T) {
-	w := newWorld(t, true, nil)
+	w := newWorld(t, true, pageTokens)
 	w.connect()
 	w.say(0, 3)
 	w.deliver(-1)
@@ -422,7 +424,7 @@ func TestAConnectionThatBreaksOff(t *testing.T) {
 }
 
 func TestSilence(t *testing.T) {
-	w := newWorld(t, true, nil)
+	w := newWorld(t, true, pageTokens)
 	w.connect()
 	w.say(0, 3)
 	w.deliver(-1)
@@ -456,7 +458,7 @@ func TestWhatCannotBeUsed(t *testing.T) {
 		}, "blocks of 6 tokens, but blocks of the pool have 4 tokens"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, true, nil)
+			w := newWorld(t, true, pageTokens)
 			w.connect()
 			w.say(0, 3)
 			w.deliver(-1)
@@ -480,7 +482,7 @@ func TestWhatCannotBeUsed(t *testing.T) {
 }
 
 func TestUnreadableBatches(t *testing.T) {
-	w := newWorld(t, true, nil)
+	w := newWorld(t, true, pageTokens)
 	w.connect()
 	w.say(0, 3)
 	w.deliver(-1)
@@ -493,7 +495,7 @@ func TestUnreadableBatches(t *testing.T) {
 }
 
 func TestDrift(t *testing.T) {
-	w := newWorld(t, true, nil)
+	w := newWorld(t, true, pageTokens)
 	w.connect()
 	w.capacity.Store(4)
 	again := w.engine.store(0, 3)
@@ -515,7 +517,7 @@ func TestDrift(t *testing.T) {
 // is complete the index is what the engine held after the last batch applied, and otherwise never more than that.
 func TestTheIndexIsTheEngine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t, rapid.Bool().Draw(t, "replay socket"), nil)
+		w := newWorld(t, rapid.Bool().Draw(t, "replay socket"), rapid.SampledFrom([]int{2, 4, 4, 8, 12}).Draw(t, "block"))
 		ring := rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "ring")
 		w.engine.ring = ring
 		var wire []zmtp.Message // published and not arrived

@@ -94,6 +94,9 @@ func (f *feed) pulled(page []byte, err error) (told bool) {
 	}
 	told = len(f.batch.Events) > 0
 	if told && !f.barred {
+		if f.applier.page == 0 {
+			f.applier.page = int(f.pageTokens.Load())
+		}
 		f.expected.Store(0)
 		f.counts.Bytes += uint64(len(page))
 		f.counts.Batches++
