@@ -141,6 +141,9 @@ func (w world) run(tb testing.TB, seed uint64) (wrong, capacity float64) {
 // TestFeedback holds predictions with correction to half the error of those without, and the capacity learnt to what
 // there is: 4000 blocks, or about half of that where another gateway uses the engine, too.
 func TestFeedback(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates 92000 requests")
+	}
 	for name, test := range map[string]struct {
 		world
 

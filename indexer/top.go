@@ -71,23 +71,34 @@ func (t *table) resume(w *walk, o *owner, budget int) int32 {
 
 // top returns the n freshest of the prefixes seen, without those that others go on from.
 func (w *walk) top(n int) []Prefix {
-	depth := make(map[int32]int, len(w.seen))
-	inner := make(map[int32]bool, len(w.seen))
-	var leaves []sight
-	for _, s := range slices.Backward(w.seen) { // from the front: parents first, and the latest sight of a node
-		if depth[s.id] == 0 && s.at >= w.oldest && (s.parent == 0 || depth[s.parent] > 0) {
-			depth[s.id] = depth[s.parent] + 1
-			inner[s.parent] = true
-			leaves = append(leaves, s)
-		}
+	type leaf struct {
+		sight
+
+		depth int
+		inner bool // others go on from it: no leaf
 	}
-	leaves = slices.DeleteFunc(leaves, func(s sight) bool { return inner[s.id] })
-	slices.SortFunc(leaves, func(a, b sight) int {
-		return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(depth[b.id], depth[a.id]), cmp.Compare(a.hash, b.hash))
+	leaves := make([]leaf, 1, len(w.seen)+1) // the first stands before every first block
+	place := make(map[int32]int32, len(w.seen))
+	parent := int32(0)                          // place of the node before, which mostly is the parent
+	for _, s := range slices.Backward(w.seen) { // from the front: parents first, and the latest sight of a node
+		if s.parent != leaves[parent].id {
+			parent = place[s.parent]
+		}
+		if s.at < w.oldest || place[s.id] != 0 || (parent == 0 && s.parent != 0) {
+			continue
+		}
+		leaves[parent].inner = true
+		leaves = append(leaves, leaf{sight: s, depth: leaves[parent].depth + 1})
+		parent = int32(len(leaves) - 1)
+		place[s.id] = parent
+	}
+	leaves = slices.DeleteFunc(leaves[1:], func(l leaf) bool { return l.inner })
+	slices.SortFunc(leaves, func(a, b leaf) int {
+		return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.depth, a.depth), cmp.Compare(a.hash, b.hash))
 	})
 	top := make([]Prefix, min(n, len(leaves)))
-	for i, s := range leaves[:len(top)] {
-		top[i] = Prefix{Hash: s.hash, Blocks: depth[s.id], Age: time.Duration(max(w.now, s.at)-s.at) * time.Second}
+	for i, l := range leaves[:len(top)] {
+		top[i] = Prefix{Hash: l.hash, Blocks: l.depth, Age: time.Duration(max(w.now, l.at)-l.at) * time.Second}
 	}
 	return top
 }
