@@ -87,25 +87,22 @@ type bisected struct {
 	high int32
 }
 
-// overlap sets dst[slot] to the leading blocks of chain that the slot holds at second now, for every slot known. For a slot
-// that within names only blocks count that were touched so few seconds ago: as a parent is at least as fresh as its
-// children, they are leading blocks of what the slot holds, and the bisection stays right.
+// overlap sets dst[slot] to the leading blocks of chain that the slot holds at second now, for every slot known.
 //
 // Every holder of the first block starts with the interval [1, len(chain)]. A probe of one block halves the interval of
 // the slot it was made for, and narrows those of the others for nothing, so that slots that hold equally much cost one
 // bisection together: about log2(len(chain)) look-ups for each different count.
-func (t *table) overlap(chain []block.Hash, now uint32, within []uint32, dst []int32) []int32 {
+func (t *table) overlap(chain []block.Hash, now uint32, dst []int32) []int32 {
 	dst = append(dst[:0], make([]int32, len(t.bySlot))...)
 	if len(chain) == 0 {
 		return dst
 	}
-	now = max(now, t.now)
-	oldest := t.oldest(now)
+	oldest := t.oldest(max(now, t.now))
 	var buffer [64]bisected
 	open := buffer[:0]
 	for id := t.first.find(chain[0], &t.slab); id != 0; {
 		l := t.links(id)
-		if s := t.owners[l.owner].slot; s != slot.None && dst[s] == 0 && t.at(id).at >= since(within, s, now, oldest) {
+		if s := t.owners[l.owner].slot; s != slot.None && dst[s] == 0 && t.at(id).at >= oldest {
 			dst[s] = 1
 			open = append(open, bisected{s, int32(len(chain))})
 		}
@@ -120,7 +117,7 @@ func (t *table) overlap(chain []block.Hash, now uint32, within []uint32, dst []i
 		probe := (dst[b.slot] + b.high) / 2 // counts: above it if block probe is held, else at most it
 		for id := t.first.find(chain[probe], &t.slab); id != 0; {
 			l := t.links(id)
-			if s := t.owners[l.owner].slot; s != slot.None && dst[s] > 0 && t.at(id).at >= since(within, s, now, oldest) {
+			if s := t.owners[l.owner].slot; s != slot.None && dst[s] > 0 && t.at(id).at >= oldest {
 				dst[s] = max(dst[s], probe+1)
 			}
 			id = l.next
@@ -132,14 +129,6 @@ func (t *table) overlap(chain []block.Hash, now uint32, within []uint32, dst []i
 		}
 	}
 	return dst
-}
-
-// since is the second from which on a touch still counts for a slot: oldest, or later where within says so.
-func since(within []uint32, s slot.Slot, now, oldest uint32) uint32 {
-	if int(s) >= len(within) || within[s] == 0 || within[s] > now {
-		return oldest
-	}
-	return max(oldest, now-within[s])
 }
 
 // oldest is the second from which on a touch still counts.

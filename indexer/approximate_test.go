@@ -120,10 +120,10 @@ func (w *twin) stalest(s slot.Slot, keep int) (victim slot.Slot, spare int) {
 	return victim, spare
 }
 
-func (w *twin) overlap(s slot.Slot, chain []uint64, within uint32) (n int32) {
+func (w *twin) overlap(s slot.Slot, chain []uint64) (n int32) {
 	for _, h := range chain {
 		if !slices.ContainsFunc(w.blocks[s], func(b held) bool {
-			return b.hash == h && w.alive(b) && (within == 0 || b.at+within >= w.now)
+			return b.hash == h && w.alive(b)
 		}) {
 			return n
 		}
@@ -258,7 +258,7 @@ func script(t *rapid.T, cfg Config) {
 				return
 			}
 			former := tab.detach(s)
-			if got := tab.overlap(path([]byte{0}, parents), dumb.now, nil, nil)[s]; got != 0 {
+			if got := tab.overlap(path([]byte{0}, parents), dumb.now, nil)[s]; got != 0 {
 				t.Fatalf("a cleared slot still holds %d blocks", got)
 			}
 			for former != 0 && tab.drain(former, 3) {
@@ -272,14 +272,9 @@ func script(t *rapid.T, cfg Config) {
 				t.Fatal(broken)
 			}
 			chain := path(anyPath.Draw(t, "asked"), parents)
-			within := rapid.SliceOfN(rapid.Uint32Range(0, 30), 0, slots).Draw(t, "within")
-			dst = tab.overlap(chain, dumb.now, within, dst)
+			dst = tab.overlap(chain, dumb.now, dst)
 			for s := range slot.Slot(slots) {
-				age := uint32(0)
-				if int(s) < len(within) {
-					age = within[s]
-				}
-				if want := dumb.overlap(s, chain, age); dst[s] != want {
+				if want := dumb.overlap(s, chain); dst[s] != want {
 					t.Fatalf("slot %d holds %d leading blocks of %x, want %d", s, dst[s], chain, want)
 				}
 				if cfg.TTL != 0 {
@@ -374,7 +369,7 @@ func TestHashesThatLie(t *testing.T) {
 			}
 			w.top(5)
 			tab.refresh(s, anyChain.Draw(t, "touched"), uint32(i/4), rapid.IntRange(1, 10).Draw(t, "touches"))
-			tab.overlap(anyChain.Draw(t, "asked"), uint32(i/4), []uint32{0, 1}, nil)
+			tab.overlap(anyChain.Draw(t, "asked"), uint32(i/4), nil)
 			if broken := check(tab, nil); broken != "" {
 				t.Fatalf("step %d: %s", i, broken)
 			}

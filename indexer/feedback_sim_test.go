@@ -107,7 +107,7 @@ func (w world) run(tb testing.TB, seed uint64) (wrong, capacity float64) {
 		}
 		chain, answered := ours.next()
 		predicted := 0
-		if held := x.Overlap(chain, nil, nil); len(held) > 0 {
+		if held := x.Overlap(chain, nil); len(held) > 0 {
 			predicted = int(held[0])
 		}
 		mark := x.Remember(0, chain)

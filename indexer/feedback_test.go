@@ -63,7 +63,7 @@ func TestLateReport(t *testing.T) {
 	x.Touch(0, prompts[1])
 	x.Correct(m, 0)
 	for i, want := range []int32{100, 100, 70, 100, 100, 100, 100} { // a tenth of the 300 that stayed older goes
-		if got := x.Overlap(prompts[i], nil, nil)[0]; got != want {
+		if got := x.Overlap(prompts[i], nil)[0]; got != want {
 			t.Errorf("prompt %d: %d blocks held, want %d", i, got, want)
 		}
 	}

@@ -46,16 +46,11 @@ func (x *Index) second() uint32 { return uint32(max(x.now().Sub(x.start), 0) / t
 // Overlap returns how many leading blocks of chain each slot is believed to hold, indexed by slot: as many elements as
 // slots are known here, 0 for those that hold nothing. dst is overwritten and, when it is large enough, returned.
 // A chain that nobody holds costs one look-up.
-//
-// within[slot] is the greatest age, in seconds, at which a block still counts for that slot; 0 or beyond the slice: the
-// time to live alone. A few seconds leave what was just routed there, which is what has to be added to the contents that
-// an engine itself reports: prompts that share a beginning and come at once meet before its first report arrives. Ages
-// are in whole seconds of the index's clock, so that a block counts up to one second longer or shorter than said.
-func (x *Index) Overlap(chain []block.Hash, within []uint32, dst []int32) []int32 {
+func (x *Index) Overlap(chain []block.Hash, dst []int32) []int32 {
 	now := x.second()
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return x.table.overlap(chain, now, within, dst)
+	return x.table.overlap(chain, now, dst)
 }
 
 // Remember notes that a decision sent the prompt of this chain to the slot. chain must begin with a prompt's first block

@@ -44,27 +44,27 @@ func TestIndex(t *testing.T) {
 	long := chainOf(1, 3*step+7) // in several steps
 	x.Remember(3, long)
 	x.Remember(1, long[:5])
-	if got, want := x.Overlap(long, nil, []int32{9, 9, 9}), []int32{0, 5, 0, int32(len(long))}; !slices.Equal(got, want) {
+	if got, want := x.Overlap(long, []int32{9, 9, 9}), []int32{0, 5, 0, int32(len(long))}; !slices.Equal(got, want) {
 		t.Errorf("overlap %v, want %v", got, want)
 	}
 	if got := x.Held(3); got != len(long) {
 		t.Errorf("slot 3 holds %d blocks, want %d", got, len(long))
 	}
 	x.SetCapacity(3, step+1)
-	if got := x.Overlap(long, nil, nil)[3]; got != step+1 {
+	if got := x.Overlap(long, nil)[3]; got != step+1 {
 		t.Errorf("after the capacity shrank slot 3 holds %d leading blocks, want %d", got, step+1)
 	}
 	x.SetCapacity(3, 0)
 	x.Remember(3, long)
-	if got := x.Overlap(long, nil, nil)[3]; got != int32(len(long)) {
+	if got := x.Overlap(long, nil)[3]; got != int32(len(long)) {
 		t.Errorf("with the default capacity slot 3 holds %d leading blocks, want all %d", got, len(long))
 	}
 	c.Time = c.Add(time.Minute)
-	if got := x.Overlap(long, nil, nil)[1]; got != 5 {
+	if got := x.Overlap(long, nil)[1]; got != 5 {
 		t.Errorf("when the time to live ends slot 1 holds %d blocks, want 5", got)
 	}
 	c.Time = c.Add(time.Second)
-	if got := x.Overlap(long, nil, nil)[1]; got != 0 {
+	if got := x.Overlap(long, nil)[1]; got != 0 {
 		t.Errorf("after the time to live slot 1 holds %d blocks, want none", got)
 	}
 	x.Clear(3)
@@ -85,11 +85,11 @@ func TestNothingToRemember(t *testing.T) {
 	x.Remember(slot.None, []uint64{1})
 	x.SetCapacity(slot.None, 5)
 	x.Clear(slot.None)
-	if got := x.Overlap([]uint64{1}, nil, nil); len(got) != 0 {
+	if got := x.Overlap([]uint64{1}, nil); len(got) != 0 {
 		t.Errorf("overlap of an empty index: %v", got)
 	}
 	x.Remember(0, []uint64{1})
-	if got := x.Overlap(nil, nil, nil); !slices.Equal(got, []int32{0}) {
+	if got := x.Overlap(nil, nil); !slices.Equal(got, []int32{0}) {
 		t.Errorf("overlap of an empty chain: %v", got)
 	}
 }
@@ -167,7 +167,7 @@ func TestConcurrent(t *testing.T) {
 			for range 150 {
 				chain := prompts[r.IntN(len(prompts))]
 				chain = chain[:1+r.IntN(len(chain))]
-				dst = x.Overlap(chain, nil, dst)
+				dst = x.Overlap(chain, dst)
 				for s, n := range dst {
 					if int(n) > len(chain) {
 						t.Errorf("slot %d: %d leading blocks of %d", s, n, len(chain))
@@ -261,28 +261,11 @@ func BenchmarkOverlap(b *testing.B) {
 				var dst []int32
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
-					dst = x.Overlap(prompts[i%len(prompts)], nil, dst)
+					dst = x.Overlap(prompts[i%len(prompts)], dst)
 				}
 			})
 		}
 	}
-	b.Run("within", func(b *testing.B) { // as blocks=6250/level, with an age for every slot
-		x, _ := newIndex(b, Config{DefaultCapacity: 30_000, MaxBlocks: 1 << 20})
-		prompts, within := make([][]uint64, 4), make([]uint32, 16)
-		for s := range within {
-			within[s] = 3
-		}
-		for i := range prompts {
-			prompts[i] = chainOf(uint64(i), 6250)
-			for s := range within {
-				x.Remember(slot.Slot(s), prompts[i][:3125])
-			}
-		}
-		var dst []int32
-		for i := 0; b.Loop(); i++ {
-			dst = x.Overlap(prompts[i%len(prompts)], within, dst)
-		}
-	})
 	b.Run("unseen", func(b *testing.B) {
 		x, _ := newIndex(b, Config{DefaultCapacity: 30_000, MaxBlocks: 1 << 20})
 		for s := range 16 {
@@ -291,7 +274,7 @@ func BenchmarkOverlap(b *testing.B) {
 		unseen := chainOf(99, 6250)
 		var dst []int32
 		for b.Loop() {
-			dst = x.Overlap(unseen, nil, dst)
+			dst = x.Overlap(unseen, dst)
 		}
 	})
 }

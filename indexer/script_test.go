@@ -100,7 +100,7 @@ func (s *stage) run(words []string) string {
 		s.table.detach(slot.Slot(number(1)))
 	case "overlap":
 		line := ""
-		for i, n := range s.table.overlap(s.chain(words[1]), s.now, nil, nil) {
+		for i, n := range s.table.overlap(s.chain(words[1]), s.now, nil) {
 			line += fmt.Sprintf("slot %d: %d  ", i, n)
 		}
 		return strings.TrimSpace(line) + "\n"

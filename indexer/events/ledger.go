@@ -24,6 +24,7 @@ type Ledger struct {
 	source      PoolConfig
 	pool        string
 	blockTokens int
+	auto        bool
 	now         func() time.Time
 	log         *slog.Logger
 	metrics     *metrics
@@ -39,6 +40,10 @@ type Ledger struct {
 	index   *runs.Index
 
 	judging sync.Mutex // guards replacing evidence
+
+	verify atomic.Int64 // recommended interval for asking silent engines, in nanoseconds
+	missed uint64       // batches found so far by asking; Run's
+	tuned  time.Time    // when the interval was worked out last; Run's
 }
 
 // Params are what a Ledger needs.
@@ -46,7 +51,8 @@ type Params struct {
 	Config      Config
 	Source      PoolConfig
 	Pool        string
-	BlockTokens int // of the pool
+	BlockTokens int  // of the pool
+	Auto        bool // applies the recommended interval for asking silent engines
 	Now         func() time.Time
 	Log         *slog.Logger
 	Metrics     prometheus.Registerer // with the pool's label
@@ -56,11 +62,12 @@ type Params struct {
 // validated.
 func New(p Params) (*Ledger, error) {
 	l := &Ledger{
-		cfg: p.Config, source: p.Source, pool: p.Pool, blockTokens: p.BlockTokens, now: p.Now, log: p.Log,
+		cfg: p.Config, source: p.Source, pool: p.Pool, blockTokens: p.BlockTokens, auto: p.Auto, now: p.Now, log: p.Log,
 		changed: make(chan struct{}, 1), index: runs.New(p.Config.Index), begun: p.Now(),
 	}
 	l.evidence.Store(&[]Evidence{})
 	l.feeds.Store(&[]*feed{})
+	l.verify.Store(int64(p.Config.VerifyInterval))
 	l.finder = newFinder(l)
 	l.metrics = newMetrics(l)
 	if err := p.Metrics.Register(l.metrics); err != nil {
@@ -165,6 +172,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 		case <-tick.C:
 			l.follow(ctx, following) // engines may have told their ranks or ports meanwhile
 			l.tidy(ctx)
+			l.tune()
 		}
 	}
 }
@@ -246,6 +254,44 @@ func (l *Ledger) list(following map[key]*feed) {
 		all[k.slot] = f
 	}
 	l.feeds.Store(&all)
+}
+
+// The bounds of the recommended interval for asking silent engines, and how often it is worked out.
+const (
+	verifyLeast = time.Second
+	verifyMost  = time.Minute
+	tuning      = 30 * time.Second
+)
+
+// Verify is how often silent engines should be asked whether anything was missed: oftener where something was, seldomer where
+// nothing is. 0: never, as configured.
+func (l *Ledger) Verify() time.Duration { return time.Duration(l.verify.Load()) }
+
+// interval is how often they are asked.
+func (l *Ledger) interval() time.Duration {
+	if l.auto {
+		return l.Verify()
+	}
+	return l.cfg.VerifyInterval
+}
+
+func (l *Ledger) tune() {
+	if l.cfg.VerifyInterval == 0 || l.now().Sub(l.tuned) < tuning {
+		return
+	}
+	l.tuned = l.now()
+	var missed uint64
+	for _, f := range *l.feeds.Load() {
+		if f != nil {
+			missed += f.status.Load().Counts.Missed
+		}
+	}
+	next := l.Verify() * 5 / 4
+	if missed > l.missed {
+		next = l.Verify() / 2
+	}
+	l.missed = missed
+	l.verify.Store(int64(min(max(next, verifyLeast), verifyMost)))
 }
 
 // tidy frees the memory of what was forgotten, a little at a time so that no batch waits for long.

@@ -20,7 +20,7 @@ func (f *feed) look() {
 		f.begin()
 	case f.owed:
 		f.resync("a replay that failed before")
-	case f.state == Live && f.ask != nil && f.ledger.cfg.VerifyInterval > 0 && now.Sub(f.heard) >= f.ledger.cfg.VerifyInterval:
+	case f.state == Live && f.ask != nil && f.ledger.interval() > 0 && now.Sub(f.heard) >= f.ledger.interval():
 		f.verify()
 	}
 	f.silence(now)

@@ -435,6 +435,7 @@ var anything = []string{
 	"pools.prompt.tokenize",        // true or false
 	"pools.events.topic",           // empty: all
 	"pools.events.pull",            // true or false
+	"router.auto",                  // true or false
 	"extproc.answer_models",        // true or false
 	"extproc.include_usage",        // true or false
 	"extproc.record_panics",        // is made when it is needed

@@ -36,6 +36,9 @@ const (
 	Engine
 	// Exact: the tokens are the engine's own, made by its template and tokenizer, or sent by the client.
 	Exact
+
+	// Rungs is how many there are.
+	Rungs = int(Exact) + 1
 )
 
 // String names the rung as it appears in metrics and explanations.

@@ -29,6 +29,10 @@ type Config struct {
 	FeedbackTTL time.Duration `yaml:"feedback_ttl"`
 	// Recent is how many decisions the admin API remembers for explaining; each takes about 2 KB.
 	Recent int `yaml:"recent"`
+	// Auto applies what the comparison of predicted with delivered tokens recommends, and the admin API shows: what is
+	// remembered of a worker without events counts less the more of it turns out to be gone, and silent engines are asked
+	// more often for missed events where some were found. Off: it is shown only.
+	Auto bool `yaml:"auto"`
 	// Prompt is how a request's prompt is cut into blocks.
 	Prompt prompt.Config `yaml:"prompt"`
 	// Index is what is remembered of who holds which prefix.

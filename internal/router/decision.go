@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"attache/indexer"
 	"attache/internal/block"
 	"attache/internal/prompt"
 	"attache/internal/slot"
@@ -74,6 +75,7 @@ type record struct {
 	fresh                          bool             // the worker that answers must store new blocks
 	slot                           slot.Slot        // that was chosen
 	flight                         *flight          // nil: its blocks are remembered, not told
+	mark                           indexer.Mark     // what the slot was believed to hold
 	available, captured            int              // cached tokens: best any candidate offered, the chosen one's
 	named                          []*worker.Worker // as in Destinations
 	ranked                         []scoring.Ranked // best first, at most keepRanked
@@ -102,13 +104,35 @@ func parseID(id string) (replica string, number uint64, ok bool) {
 }
 
 func (rec *record) end() {
+	if rec.finish() {
+		rec.touch()
+	}
+}
+
+// finish releases what is booked; it reports whether that was still to be done.
+func (rec *record) finish() bool {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	if rec.ended.IsZero() {
-		rec.ended = rec.router.now()
-		rec.booking.End()
-		rec.pool.flights.end(rec.flight, rec.ended)
+	if !rec.ended.IsZero() {
+		return false
 	}
+	rec.ended = rec.router.now()
+	rec.booking.End()
+	rec.pool.flights.end(rec.flight, rec.ended)
+	return true
+}
+
+// touch notes that the worker's engine holds the blocks of the request now: as long as it runs it cannot lose them, and when it
+// ends they are the ones used last.
+func (rec *record) touch() {
+	rec.mu.Lock()
+	chain, on := rec.chain, rec.on
+	rec.mu.Unlock()
+	s := rec.slot
+	if on > 0 {
+		s = rec.named[on].Slot
+	}
+	rec.pool.index.Touch(s, chain)
 }
 
 // fallBack moves the booking to the first alternative that may still serve, when the worker that carries it is gone:

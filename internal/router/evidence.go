@@ -34,7 +34,7 @@ type held struct {
 // look asks all memories.
 func (h *held) look(p *pool, chain *prompt.Chain) {
 	p.ledger.Overlap(chain.Hashes, &h.told)
-	h.sent = p.index.Overlap(chain.Hashes, nil, h.sent)
+	h.sent = p.index.Overlap(chain.Hashes, h.sent)
 	h.flying = p.flights.overlap(chain.Hashes, h.flying)
 	clear(h.places)
 	for i, hit := range h.told.Hits {
@@ -66,7 +66,7 @@ func (h *held) of(p *pool, cfg *events.Config, s slot.Slot, now time.Time) (bloc
 	sure := at(h.sent, s)
 	switch {
 	case e.Mode == events.Approximate:
-		return sure, 0
+		return sure, p.doubt(s)
 	case e.Mode == events.Exact:
 		sure = at(h.flying, s)
 	}

@@ -66,8 +66,8 @@ func (r *Router) Report(id string, o Outcome) {
 	if served != nil && served != rec.named[0] && served.Addr != rec.named[0].Addr {
 		rec.pool.index.Remember(served.Slot, chain)
 	}
-	if rec.fresh && o.Status == 200 && !o.Broken && served != nil && served.Addr == rec.named[0].Addr {
-		rec.pool.ledger.Expect(rec.slot)
+	if served != nil && served.Addr == rec.named[0].Addr && o.Status == 200 && !o.Broken {
+		rec.learn(&o, len(chain))
 	}
 	if rec.stream && o.Attempts == 1 && o.EngineTTFT > 0 && o.Status == 200 {
 		rec.pool.scorer.Observe(rec.booking, o.EngineTTFT)
@@ -82,6 +82,24 @@ func (r *Router) Report(id string, o Outcome) {
 	rec.pool.tallies.finished(name, rec, &o)
 	rec.watch(&o)
 	r.metrics.finished(rec, &o)
+}
+
+// learn compares what was predicted of the worker that answered with what it did.
+func (rec *record) learn(o *Outcome, blocks int) {
+	p := rec.pool
+	if rec.fresh {
+		p.ledger.Expect(rec.slot)
+	}
+	if !o.CachedKnown || o.PromptTokens == 0 || blocks == 0 || rec.promptTokens == 0 {
+		return
+	}
+	// Lengths may be estimates: what was delivered is brought to their measure.
+	delivered := o.CachedTokens
+	if rec.promptTokens != o.PromptTokens {
+		delivered = int(float64(delivered) * float64(rec.promptTokens) / float64(o.PromptTokens))
+	}
+	p.fidelities.add(rec.slot, rec.rung, rec.captured, delivered)
+	p.index.Correct(rec.mark, delivered/p.keyer.BlockTokens())
 }
 
 // timed reports whether the outcome's TTFT is one: only a stream's first byte is its first token.
@@ -169,6 +187,7 @@ func (r *Router) Observe(set *worker.Set) {
 			}
 			if gone {
 				p.scorer.Forget(s)
+				p.fidelities.forget(s)
 			}
 		}
 		if was.Eligible() && (gone || is.State == worker.Unhealthy || is.State == worker.Suspect) {
@@ -202,6 +221,7 @@ func (r *Router) Run(ctx context.Context) error {
 		case <-tick.C:
 			r.metrics.forgotten(r.table.forget(r.now().Add(-r.cfg.FeedbackTTL)))
 			r.refreshCapacities()
+			r.hold()
 			r.probe(ctx)
 		}
 	}
@@ -220,6 +240,23 @@ func (r *Router) Load(ctx context.Context) error {
 	}
 	loading.Wait()
 	return errors.Join(errs...)
+}
+
+// hold keeps the blocks of requests that run from being taken for evicted, and works out what memory is worth.
+func (r *Router) hold() {
+	r.table.each(func(rec *record) {
+		rec.mu.Lock()
+		running := rec.ended.IsZero()
+		rec.mu.Unlock()
+		if running {
+			rec.touch()
+		}
+	})
+	if r.cfg.Auto {
+		for _, p := range r.pools {
+			p.refreshTrust()
+		}
+	}
 }
 
 // probe lets every pool compare its tokens with those of an engine that has not been asked yet.

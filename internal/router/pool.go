@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"attache/indexer"
 	"attache/indexer/events"
@@ -24,6 +25,9 @@ type pool struct {
 	tallies  tallies
 	counters counters
 	flights  flights
+
+	fidelities fidelities
+	trust      atomic.Pointer[[]float64] // by slot; see refreshTrust
 }
 
 // Subset restricts who may serve a request, as a gateway may demand (Gateway API Inference Extension). A stated subset

@@ -116,7 +116,7 @@ func New(p Params) (*Router, error) {
 			return nil, fmt.Errorf("pools[%d].prompt.model_dir: %w", i, err)
 		}
 		ledger, err := events.New(events.Params{
-			Config: p.Config.Events, Source: pc.Events, Pool: pc.Name, BlockTokens: keyer.BlockTokens(), Now: p.Now,
+			Config: p.Config.Events, Source: pc.Events, Pool: pc.Name, BlockTokens: keyer.BlockTokens(), Auto: p.Config.Auto, Now: p.Now,
 			Log: p.Log.With("pool", pc.Name), Metrics: labelled,
 		})
 		if err != nil {
@@ -169,7 +169,6 @@ func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
 	demand := scoring.Demand{PromptTokens: s.chain.Tokens, BlockTokens: s.chain.BlockTokens}
 	var booking *scoring.Booking
 	s.ranked, booking = p.scorer.Pick(demand, s.candidates, s.ranked[:0])
-	p.index.Remember(s.ranked[0].Slot, s.chain.Hashes)
 	return r.decide(p, req, modelNames{asked: model, sent: rewrite}, s, set, booking, started), nil
 }
 
@@ -231,17 +230,18 @@ func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set
 	for _, c := range s.candidates {
 		rec.available = max(rec.available, c.CachedTokens)
 	}
+	rec.slot = s.ranked[0].Slot
+	rec.mark = p.index.Remember(rec.slot, rec.chain)
+	if p.modeOf(rec.slot) == events.Exact {
+		rec.flight = p.flights.add(rec.slot, rec.chain)
+	}
+	rec.fresh = s.chain.Tokens-rec.captured >= freshBlocks*s.chain.BlockTokens
 	r.table.put(rec)
 	r.recent.add(rec)
 	r.metrics.decided(rec, r.now().Sub(started))
 	if p.watcher != nil {
 		p.watcher.Decided(rec.promptTokens, rec.available, rec.captured)
 	}
-	rec.slot = s.ranked[0].Slot
-	if p.modeOf(rec.slot) == events.Exact {
-		rec.flight = p.flights.add(rec.slot, rec.chain)
-	}
-	rec.fresh = s.chain.Tokens-rec.captured >= freshBlocks*s.chain.BlockTokens
 	return &Decision{
 		Rank: rankOf(rec.named[0], rec.slot),
 		ID:   rec.id(), Replica: r.replica, Pool: p.name, Model: names.sent, Destinations: list.String(),

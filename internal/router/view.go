@@ -25,8 +25,10 @@ type Watcher interface {
 type PoolView struct {
 	Name, Policy string
 	Models       []string
-	Rung, Why    string  // how prompts are cut at best, and what keeps them from a better way
-	SpeedFactor  float64 // observed prefill time as a multiple of the estimated
+	Rung, Why    string        // how prompts are cut at best, and what keeps them from a better way
+	SpeedFactor  float64       // observed prefill time as a multiple of the estimated
+	Accuracy     Accuracy      // of predictions on that rung
+	Verify       time.Duration // recommended interval for asking silent engines; 0: they are not asked
 }
 
 // WorkerView is one worker's figures since the start.
@@ -35,6 +37,8 @@ type WorkerView struct {
 	Backlog            time.Duration // predicted time to work off the booked prefill
 	HeldBlocks         int           // what it is believed to hold
 	Mode               events.Mode   // how that is known
+	Accuracy           Accuracy      // of what was predicted of it
+	Trust              float64       // recommended worth of a block that it is believed to hold, of one that is known; 0 to 1
 	Requests, Failures uint64
 	PromptTokens       uint64 // of requests whose engine reported what it reused
 	Delivered          uint64 // cached tokens that the engine reported
@@ -127,7 +131,8 @@ func (r *Router) Pools() []PoolView {
 	views := make([]PoolView, len(r.pools))
 	for i, p := range r.pools {
 		rung, why := p.keyer.State()
-		views[i] = PoolView{Rung: rung.String(), Why: string(why), Name: p.name, Policy: p.scorer.Policy(), Models: r.modelsOf(p), SpeedFactor: p.scorer.SpeedFactor()}
+		views[i] = PoolView{Rung: rung.String(), Why: string(why), Name: p.name, Policy: p.scorer.Policy(), Models: r.modelsOf(p), SpeedFactor: p.scorer.SpeedFactor(),
+			Accuracy: p.fidelities.on(rung), Verify: p.ledger.Verify()}
 	}
 	return views
 }
@@ -146,7 +151,8 @@ func (r *Router) Worker(pool, name string, s slot.Slot) WorkerView {
 		return WorkerView{}
 	}
 	load := p.scorer.Load(s)
-	v := WorkerView{InFlight: load.InFlight, Backlog: seconds(load.QueueSeconds), HeldBlocks: p.index.Held(s), Mode: p.modeOf(s)}
+	v := WorkerView{InFlight: load.InFlight, Backlog: seconds(load.QueueSeconds), HeldBlocks: p.index.Held(s), Mode: p.modeOf(s), Accuracy: p.fidelities.of(s)}
+	v.Trust = v.Accuracy.trust()
 	if v.Mode != events.Approximate {
 		v.HeldBlocks = p.ledger.Held(s)
 	}
