@@ -39,6 +39,8 @@ type feed struct {
 	begun      atomic.Bool   // what was there at the beginning is known, as far as it can be
 	status     atomic.Pointer[Status]
 
+	place place // up to where the index knows the history; guarded as the index is
+
 	mu      sync.Mutex
 	ctx     context.Context //nolint:containedctx // of run, for replays that a batch calls for
 	seq     sequence
@@ -337,7 +339,10 @@ func (f *feed) take(payload []byte) {
 		f.refuse(err.Error())
 		return
 	}
-	f.ledger.write(func(x *runs.Index) { apply(x, f.slot, changes) })
+	f.ledger.write(func(x *runs.Index) {
+		apply(x, f.slot, changes)
+		f.place = f.placeNow()
+	})
 }
 
 // unreadable takes in that something could not be read: a removal may be among it, so that nothing known can be trusted.
@@ -360,7 +365,10 @@ func (f *feed) clear(reason string) {
 	f.log.Warn("what an engine holds is not known any more, and learnt anew", "reason", reason)
 	f.applier.room, f.applier.plain = int(f.capacity.Load()), f.drifted.Load()
 	f.applier.clear()
-	f.ledger.write(func(x *runs.Index) { clearSlot(x, f.slot) })
+	f.ledger.write(func(x *runs.Index) {
+		clearSlot(x, f.slot)
+		f.place = f.placeNow()
+	})
 }
 
 // renew takes in that the engine's publisher is another process.
@@ -381,5 +389,6 @@ func (f *feed) renew(reason string) {
 	f.ledger.write(func(x *runs.Index) {
 		clearSlot(x, f.slot)
 		f.configure(x)
+		f.place = place{}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -34,10 +35,12 @@ type Ledger struct {
 	feeds    atomic.Pointer[[]*feed]    // by slot; nil elements
 	set      atomic.Pointer[worker.Set]
 	changed  chan struct{}
+	looked   atomic.Bool // at who is there, once
 	begun    time.Time
 
 	writing sync.Mutex // guards the writer's side of index
-	index   *runs.Index
+	index   atomic.Pointer[runs.Index]
+	resumed map[key]place // what a snapshot says of feeds that have not begun; Run's
 
 	judging sync.Mutex // guards replacing evidence
 
@@ -63,8 +66,9 @@ type Params struct {
 func New(p Params) (*Ledger, error) {
 	l := &Ledger{
 		cfg: p.Config, source: p.Source, pool: p.Pool, blockTokens: p.BlockTokens, auto: p.Auto, now: p.Now, log: p.Log,
-		changed: make(chan struct{}, 1), index: runs.New(p.Config.Index), begun: p.Now(),
+		changed: make(chan struct{}, 1), resumed: map[key]place{}, begun: p.Now(),
 	}
+	l.index.Store(runs.New(p.Config.Index))
 	l.evidence.Store(&[]Evidence{})
 	l.feeds.Store(&[]*feed{})
 	l.verify.Store(int64(p.Config.VerifyInterval))
@@ -77,7 +81,7 @@ func New(p Params) (*Ledger, error) {
 }
 
 // Overlap finds how many leading blocks of chain each slot holds, as far as engines said. See runs.Index.
-func (l *Ledger) Overlap(chain []block.Hash, o *runs.Overlap) { l.index.Overlap(chain, o) }
+func (l *Ledger) Overlap(chain []block.Hash, o *runs.Overlap) { l.index.Load().Overlap(chain, o) }
 
 // Evidence is what Overlap's answer for a slot is worth.
 func (l *Ledger) Evidence(s slot.Slot) Evidence {
@@ -114,7 +118,7 @@ func (l *Ledger) feed(s slot.Slot) *feed {
 func (l *Ledger) write(f func(*runs.Index)) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	f(l.index)
+	f(l.index.Load())
 }
 
 // judge publishes what is known of a slot.
@@ -161,8 +165,11 @@ func (l *Ledger) Run(ctx context.Context) error {
 		}
 		l.finder.wait()
 	}()
+	l.restore(ctx)
+	defer l.keep()
 	tick := time.NewTicker(janitor)
 	defer tick.Stop()
+	saved := l.now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -173,9 +180,40 @@ func (l *Ledger) Run(ctx context.Context) error {
 			l.follow(ctx, following) // engines may have told their ranks or ports meanwhile
 			l.tidy(ctx)
 			l.tune()
+			if l.now().Sub(saved) >= l.cfg.SnapshotInterval {
+				l.keep()
+				saved = l.now()
+			}
 		}
 	}
 }
+
+// restore begins with what was saved, if anything was.
+func (l *Ledger) restore(ctx context.Context) {
+	if l.cfg.SnapshotDir == "" {
+		return
+	}
+	wanted := map[key]bool{}
+	for k := range l.wanted(ctx) {
+		wanted[k] = true
+	}
+	path := l.snapshotPath()
+	if err := l.load(path, wanted); err != nil {
+		l.log.Warn("the snapshot of the index cannot be used; engines are asked for all they have", "file", path, "error", err)
+	}
+}
+
+// keep saves what is known.
+func (l *Ledger) keep() {
+	if l.cfg.SnapshotDir == "" {
+		return
+	}
+	if err := l.save(l.snapshotPath()); err != nil {
+		l.log.Error("saving the index failed", "file", l.snapshotPath(), "error", err)
+	}
+}
+
+func (l *Ledger) snapshotPath() string { return filepath.Join(l.cfg.SnapshotDir, l.pool+".index") }
 
 // key tells feeds apart: another source is another feed.
 type key struct {
@@ -184,13 +222,13 @@ type key struct {
 	source Source
 }
 
-// follow starts and ends feeds so that there is one for every rank that tells of its cache.
-func (l *Ledger) follow(ctx context.Context, following map[key]*feed) {
+// wanted are the feeds that there should be: one for every rank that tells of its cache.
+func (l *Ledger) wanted(ctx context.Context) map[key]*worker.Worker {
+	wanted := map[key]*worker.Worker{}
 	set := l.set.Load()
 	if set == nil {
-		return
+		return wanted
 	}
-	wanted := map[key]*worker.Worker{}
 	for _, w := range set.Pool(l.pool) {
 		found := l.finder.find(ctx, w, l.source)
 		for rank, s := range w.Slots() {
@@ -199,6 +237,12 @@ func (l *Ledger) follow(ctx context.Context, following map[key]*feed) {
 			}
 		}
 	}
+	return wanted
+}
+
+// follow starts and ends feeds.
+func (l *Ledger) follow(ctx context.Context, following map[key]*feed) {
+	wanted := l.wanted(ctx)
 	moved := false
 	for k, f := range following {
 		if _, still := wanted[k]; !still {
@@ -214,6 +258,10 @@ func (l *Ledger) follow(ctx context.Context, following map[key]*feed) {
 		f := following[k]
 		if f == nil {
 			f = newFeed(l, k.worker, k.slot, k.source)
+			if p, ok := l.resumed[k]; ok {
+				f.resume(p)
+				delete(l.resumed, k)
+			}
 			f.process.Store(w.Epoch)
 			l.measure(f, w)
 			mine, stop := context.WithCancel(ctx)
@@ -232,6 +280,7 @@ func (l *Ledger) follow(ctx context.Context, following map[key]*feed) {
 	if moved {
 		l.list(following)
 	}
+	l.looked.Store(l.set.Load() != nil)
 }
 
 // measure takes in how many blocks the engine has room for.
@@ -355,8 +404,11 @@ func (l *Ledger) Dump(to io.Writer) (err error) {
 // Pending is how many feeds have not had their first replay; readiness waits for them. It is 0 from Config.ReadyWait after the
 // start on.
 func (l *Ledger) Pending() (feeds int) {
-	if l.now().Sub(l.begun) >= l.cfg.ReadyWait {
+	switch {
+	case l.now().Sub(l.begun) >= l.cfg.ReadyWait:
 		return 0
+	case !l.looked.Load():
+		return 1 // who is there has not been looked at
 	}
 	for _, f := range *l.feeds.Load() {
 		if f != nil && !f.begun.Load() {

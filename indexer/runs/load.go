@@ -21,15 +21,47 @@ var (
 
 // Load makes an index from a snapshot. The configuration must have been validated. A snapshot that is damaged, even on
 // purpose, makes an error, never a broken index; memory grows only with what was really read.
-func Load(from io.Reader, cfg Config) (*Index, error) {
+//
+// rename says which slot each one of the snapshot is now; what it does not know is forgotten. nil: slots are as they were.
+func Load(from io.Reader, cfg Config, rename func(slot.Slot) (slot.Slot, bool)) (*Index, error) {
 	x := New(cfg)
 	d := &decoder{r: bufio.NewReader(from)}
-	l := loader{Index: x, decoder: d}
+	l := loader{Index: x, decoder: d, rename: rename, renamed: map[slot.Slot]slot.Slot{}}
+	if rename != nil {
+		for s := range slot.Slot(cfg.MaxSlots) {
+			if to, known := rename(s); known {
+				l.unknown = max(l.unknown, to+1)
+			}
+		}
+	}
+	l.next = l.unknown
 	l.load()
 	if d.err != nil {
 		return nil, d.err
 	}
+	for s := l.unknown; s < l.next; s++ {
+		x.RemoveSlot(s)
+	}
 	return x, nil
+}
+
+// slot is what a slot is called now. Those that nobody knows any more are loaded under numbers above all others, and then
+// removed.
+func (l *loader) slot(was slot.Slot) slot.Slot {
+	if l.rename == nil {
+		return was
+	}
+	now, met := l.renamed[was]
+	if !met {
+		var known bool
+		if now, known = l.rename(was); !known {
+			now = l.next
+			l.next++
+			l.check(int(now) < l.cfg.MaxSlots, "it has too many slots")
+		}
+		l.renamed[was] = now
+	}
+	return now
 }
 
 // loader reads the parts of a snapshot in turn. After an error it does nothing more.
@@ -41,7 +73,12 @@ type loader struct {
 	byNum   []*set
 	runsOf  []uint32 // ids by number
 	painted []int    // blocks in runs, by holder bit
-	named   []named  // by number of a run: its blocks that have a key of the holder at hand
+
+	rename  func(slot.Slot) (slot.Slot, bool)
+	renamed map[slot.Slot]slot.Slot
+	unknown slot.Slot // from here on are slots that nobody knows
+	next    slot.Slot // of them
+	named   []named   // by number of a run: its blocks that have a key of the holder at hand
 }
 
 func (l *loader) load() {
@@ -62,7 +99,7 @@ func (l *loader) load() {
 
 func (l *loader) settings() {
 	for n := l.number(l.cfg.MaxSlots); n > 0 && l.err == nil; n-- {
-		s := slot.Slot(l.number(l.cfg.MaxSlots - 1))
+		s := l.slot(slot.Slot(l.number(l.cfg.MaxSlots - 1)))
 		to := Settings{Sets: l.number(1) == 1}
 		for t := range to.Blocks {
 			to.Blocks[t] = l.number(1 << 40)
@@ -75,7 +112,7 @@ func (l *loader) settings() {
 
 func (l *loader) loadHolders() {
 	for n := l.number(tiers * l.cfg.MaxSlots); n > 0 && l.err == nil; n-- {
-		h := Holder{Slot: slot.Slot(l.number(l.cfg.MaxSlots - 1)), Tier: slot.Tier(l.number(tiers - 1))}
+		h := Holder{Slot: l.slot(slot.Slot(l.number(l.cfg.MaxSlots - 1))), Tier: slot.Tier(l.number(tiers - 1))}
 		if l.err != nil {
 			return
 		}

@@ -353,7 +353,7 @@ func (s *script) reload() {
 	if err != nil || n != int64(b.Len()) {
 		s.t.Errorf("snapshot of %d bytes, said to be %d: %v", b.Len(), n, err)
 	}
-	x, err := Load(&b, roomy())
+	x, err := Load(&b, roomy(), nil)
 	if err != nil {
 		s.t.Errorf("load: %v", err)
 		return

@@ -156,6 +156,9 @@ func (s *source) Ready() admin.Readiness {
 	if !s.serving.Load() {
 		extproc.State, extproc.Detail = admin.Failed, "not yet ready, or draining"
 	}
+	if n := s.router.PendingReplays(); n > 0 && extproc.State == admin.OK {
+		extproc.State, extproc.Detail = admin.Failed, fmt.Sprintf("learning what %d workers hold from their KV events", n)
+	}
 	control := admin.Check{Name: "xds", State: admin.OK}
 	nodes := s.control.Status().Nodes
 	control.Detail = fmt.Sprintf("%d Envoys connected", len(nodes))

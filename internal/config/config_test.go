@@ -110,6 +110,8 @@ var mistakes = []mistake{
 		`test.yaml:3: router.events.silent_requests: -1: must be 0 (no limit) or more requests`},
 	{"a negative wait for replays", "router:\n  events:\n    ready_wait: -1s",
 		`test.yaml:3: router.events.ready_wait: -1s: must not be negative`},
+	{"snapshots all the time", "router:\n  events:\n    snapshot_interval: 10ms",
+		`test.yaml:3: router.events.snapshot_interval: 10ms: must be at least 1s`},
 	{"host memory better than the device", "router:\n  events:\n    host_credit: 1.1",
 		`test.yaml:3: router.events.host_credit: 1.1: must be 0 to 1`},
 	{"a disk that costs more than computing", "router:\n  events:\n    disk_credit: -0.1",
@@ -436,6 +438,7 @@ var anything = []string{
 	"pools.events.topic",           // empty: all
 	"pools.events.pull",            // true or false
 	"router.auto",                  // true or false
+	"router.events.snapshot_dir",   // may come later
 	"extproc.answer_models",        // true or false
 	"extproc.include_usage",        // true or false
 	"extproc.record_panics",        // is made when it is needed

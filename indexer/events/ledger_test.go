@@ -1,0 +1,210 @@
+package events
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"attache/indexer/events/wire"
+	"attache/indexer/events/zmtp"
+	"attache/indexer/runs"
+	"attache/internal/slot"
+	"attache/internal/worker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// sockets serve a publisher on loopback until the test ends.
+type sockets struct {
+	pub            *zmtp.Pub
+	events, replay string
+	mu             sync.Mutex // guards the publisher
+	*publisher
+}
+
+func serve(t *testing.T, p *publisher) *sockets {
+	t.Helper()
+	s := &sockets{publisher: p}
+	var err error
+	if s.pub, err = zmtp.NewPub(zmtp.PubParams{Endpoint: "tcp://127.0.0.1:0", Config: zmtp.DefaultConfig()}); err != nil {
+		t.Fatal(err)
+	}
+	router, err := zmtp.NewRouter(zmtp.RouterParams{Endpoint: "tcp://127.0.0.1:0", Config: zmtp.DefaultConfig(), Receive: s.answer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.events, s.replay = s.pub.Endpoint(), router.Endpoint()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.pub.Run(ctx) })
+	running.Go(func() { _ = router.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return s
+}
+
+func (s *sockets) answer(c *zmtp.Caller, m zmtp.Message) {
+	from, err := wire.ParseReplayRequest(m)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := 0
+	if s.ring > 0 {
+		first = max(0, len(s.batches)-s.ring)
+	}
+	for i := max(first, int(from)); i < len(s.batches); i++ {
+		_ = c.Send(wire.ReplayFrames(wire.Message{Seq: uint64(i), Payload: s.batches[i].payload}, true)...)
+	}
+	_ = c.Send(wire.ReplayEnd(true)...)
+}
+
+// say stores a prompt and publishes that.
+func (s *sockets) say(prompt, blocks int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.publisher.publish(s.store(prompt, blocks))
+	last := len(s.batches) - 1
+	s.pub.Send(wire.LiveFrames(wire.Message{Seq: uint64(last), Payload: s.batches[last].payload})...)
+}
+
+// following is a ledger that runs until it is stopped.
+type following struct {
+	*Ledger
+
+	stop func()
+}
+
+func follow(t *testing.T, dir string, workers ...*worker.Worker) *following {
+	t.Helper()
+	cfg := DefaultConfig()
+	cfg.SnapshotDir = dir
+	l, err := New(Params{Config: cfg, Pool: "p", BlockTokens: pageTokens, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Observe(worker.NewSet(workers...))
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = l.Run(ctx) })
+	f := &following{l, sync.OnceFunc(func() { cancel(); running.Wait() })}
+	t.Cleanup(f.stop)
+	return f
+}
+
+func workerAt(name string, s slot.Slot, at *sockets) *worker.Worker {
+	addr := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(s)+1)
+	return worker.NewWorker(worker.Spec{Name: name, Pool: "p", Addr: addr,
+		Events: worker.EventSource{Endpoint: at.events, Replay: at.replay}}, s, worker.Ready)
+}
+
+func (f *following) holds(prompt int, s slot.Slot) int {
+	var o runs.Overlap
+	f.Overlap(chainOf(prompt, pageTokens), &o)
+	return o.Of(s).Upto(slot.Remote)
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func TestALedgerFollowsWorkers(t *testing.T) {
+	a := serve(t, &publisher{block: pageTokens, process: 1, tree: map[uint64]bool{}})
+	b := serve(t, &publisher{block: pageTokens, process: 2, tree: map[uint64]bool{}})
+	a.say(0, 3)
+	w := workerAt("a", 4, a)
+	l := follow(t, "", w)
+	eventually(t, "a is caught up with", func() bool { return l.Evidence(4).Mode == Exact && l.holds(0, 4) == 3 && l.Pending() == 0 })
+	l.Observe(worker.NewSet(w, workerAt("b", 5, b)))
+	eventually(t, "b is followed", func() bool { return l.Evidence(5).Mode == Exact })
+	b.say(2, 5)
+	a.say(0, 4)
+	eventually(t, "both tell", func() bool { return l.holds(2, 5) == 5 && l.holds(0, 4) == 4 })
+	if s := l.Status(); len(s) != 2 || s[0].Worker != "a" || s[0].Held[slot.Device] != 4 || s[1].State != Live {
+		t.Errorf("status %+v", s)
+	}
+	l.Observe(worker.NewSet(workerAt("b", 5, b)))
+	eventually(t, "a is forgotten", func() bool {
+		return l.holds(0, 4) == 0 && l.Evidence(4).Mode == Approximate && len(l.Status()) == 1
+	})
+}
+
+func TestASnapshotIsGoneOnFrom(t *testing.T) {
+	dir := t.TempDir()
+	a := serve(t, &publisher{block: pageTokens, process: 1, tree: map[uint64]bool{}, ring: 2})
+	b := serve(t, &publisher{block: pageTokens, process: 2, tree: map[uint64]bool{}})
+	gone := serve(t, &publisher{block: pageTokens, process: 3, tree: map[uint64]bool{}})
+	l := follow(t, dir, workerAt("a", 0, a), workerAt("b", 1, b), workerAt("gone", 2, gone))
+	eventually(t, "all are exact", func() bool {
+		return l.Evidence(0).Mode == Exact && l.Evidence(1).Mode == Exact && l.Evidence(2).Mode == Exact
+	})
+	for blocks := range 4 {
+		a.say(0, blocks+1)
+		b.say(2, blocks+1)
+		gone.say(3, blocks+1)
+	}
+	eventually(t, "all have told", func() bool { return l.holds(0, 0) == 4 && l.holds(2, 1) == 4 && l.holds(3, 2) == 4 })
+	l.stop()
+
+	a.say(0, 5) // while we are away
+	b.mu.Lock()
+	b.publisher = &publisher{block: pageTokens, process: 4, tree: map[uint64]bool{}} // another process at the same address
+	b.mu.Unlock()
+	b.say(3, 2)
+	l = follow(t, dir, workerAt("b", 0, b), workerAt("a", 1, a)) // in other slots
+	eventually(t, "a's history goes on from the snapshot, though the engine does not keep it from the start", func() bool {
+		return l.Evidence(1).Mode == Exact && l.holds(0, 1) == 5
+	})
+	eventually(t, "b's is given up: it is another process", func() bool {
+		return l.Evidence(0).Mode == Exact && l.holds(2, 0) == 2 && l.holds(3, 0) == 2
+	})
+	if n := l.Stats().Held; n != 7 {
+		t.Errorf("%d blocks held, want 7: nothing of the worker that is gone", n)
+	}
+}
+
+func TestSnapshotsThatCannotBeUsed(t *testing.T) {
+	dir := t.TempDir()
+	a := serve(t, &publisher{block: pageTokens, process: 1, tree: map[uint64]bool{}})
+	a.say(0, 4)
+	l := follow(t, dir, workerAt("a", 0, a))
+	eventually(t, "exact", func() bool { return l.Evidence(0).Mode == Exact })
+	l.stop()
+	path := filepath.Join(dir, "p.index")
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := bytes.Clone(good)
+	flipped[len(flipped)/2] ^= 1
+	for i, bad := range [][]byte{nil, []byte("no gzip"), good[:len(good)/2], flipped} {
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.load(path, map[key]bool{}); err == nil {
+			t.Errorf("bad snapshot %d: no error", i)
+		}
+		l := follow(t, dir, workerAt("a", 0, a))
+		eventually(t, "exact all the same", func() bool { return l.Evidence(0).Mode == Exact && l.holds(0, 0) == 4 })
+		l.stop()
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
+		t.Errorf("files left behind: %s", strings.Join(left, " "))
+	}
+}
