@@ -26,10 +26,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // sockets serve a publisher on loopback until the test ends.
 type sockets struct {
+	*publisher
+
 	pub            *zmtp.Pub
 	events, replay string
 	mu             sync.Mutex // guards the publisher
-	*publisher
 }
 
 func serve(t *testing.T, p *publisher) *sockets {
@@ -73,7 +74,7 @@ func (s *sockets) answer(c *zmtp.Caller, m zmtp.Message) {
 func (s *sockets) say(prompt, blocks int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.publisher.publish(s.store(prompt, blocks))
+	s.publish(s.store(prompt, blocks))
 	last := len(s.batches) - 1
 	s.pub.Send(wire.LiveFrames(wire.Message{Seq: uint64(last), Payload: s.batches[last].payload})...)
 }

@@ -34,11 +34,12 @@ type frozenFeeds struct {
 
 // frozenFeed is where a feed stood, and how its slot was numbered.
 type frozenFeed struct {
+	place
+
 	Worker   string    `json:"worker"`
 	Rank     int       `json:"rank"`
 	Endpoint string    `json:"endpoint"`
 	Slot     slot.Slot `json:"slot"`
-	place
 }
 
 // place is up to where the index knows a rank's history. It changes together with the index.
@@ -78,7 +79,7 @@ func (l *Ledger) save(path string) error {
 	l.write(func(x *runs.Index) {
 		for _, f := range *l.feeds.Load() {
 			if f != nil && f.place.Known {
-				head.Feeds = append(head.Feeds, frozenFeed{f.worker, f.source.Rank, f.source.address(), f.slot, f.place})
+				head.Feeds = append(head.Feeds, frozenFeed{f.place, f.worker, f.source.Rank, f.source.address(), f.slot})
 			}
 		}
 		frozen = x.Freeze()

@@ -36,10 +36,10 @@ const (
 	Engine
 	// Exact: the tokens are the engine's own, made by its template and tokenizer, or sent by the client.
 	Exact
-
-	// Rungs is how many there are.
-	Rungs = int(Exact) + 1
 )
+
+// Rungs is how many there are.
+const Rungs = int(Exact) + 1
 
 // String names the rung as it appears in metrics and explanations.
 func (r Rung) String() string {

@@ -64,11 +64,12 @@ func at(by []int32, s slot.Slot) int {
 func (h *held) of(p *pool, cfg *events.Config, s slot.Slot, now time.Time) (blocks int, doubt float64) {
 	e := p.ledger.Evidence(s)
 	sure := at(h.sent, s)
-	switch {
-	case e.Mode == events.Approximate:
+	switch e.Mode {
+	case events.Approximate:
 		return sure, p.doubt(s)
-	case e.Mode == events.Exact:
+	case events.Exact:
 		sure = at(h.flying, s)
+	case events.Partial:
 	}
 	place := at(h.places, s)
 	if place == 0 {

@@ -43,6 +43,7 @@ func TestFlights(t *testing.T) {
 		var f flights
 		type dumb struct {
 			*flight
+
 			path []byte
 		}
 		var all []dumb

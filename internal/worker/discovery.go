@@ -124,7 +124,7 @@ func (e fileEvents) source() (EventSource, error) {
 	case e.Replay != "" && e.Endpoint == "":
 		return EventSource{}, errors.New("events.replay: needs events.endpoint as well")
 	}
-	return EventSource{Off: e.Off, Endpoint: e.Endpoint, Replay: e.Replay, Topic: e.Topic, Ranks: e.Ranks, FirstRank: e.FirstRank}, nil
+	return EventSource(e), nil
 }
 
 // maxFile bounds a workers file.
