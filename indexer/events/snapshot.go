@@ -150,6 +150,9 @@ func (l *Ledger) load(path string, wanted map[key]bool) error {
 		to, ok := renamed[s]
 		return to, ok
 	})
+	if err == nil {
+		_, err = io.Copy(io.Discard, in) // up to the checksum of all
+	}
 	if err != nil {
 		clear(l.resumed)
 		return err
