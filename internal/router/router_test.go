@@ -479,3 +479,33 @@ func BenchmarkRoute(b *testing.B) {
 		})
 	}
 }
+
+func TestRanks(t *testing.T) {
+	spec := func(n int) worker.Spec {
+		return worker.Spec{Name: fmt.Sprintf("w%d", n), Pool: "default", Address: addr(n).String(), Addr: addr(n)}
+	}
+	w := newWorld(t, nil, nil, worker.NewWorker(spec(1), 0, worker.Ready, 1, 2), worker.NewWorker(spec(2), 3, worker.Ready))
+	seen := map[string]bool{}
+	for i := range 40 {
+		text := long(fmt.Sprintf("conversation %d", i), 20_000)
+		d := w.route(t, "m", text)
+		seen[first(d)+" rank "+d.Rank] = true
+		if named := strings.Split(d.Destinations, ","); len(named) != 2 || named[0] == named[1] {
+			t.Fatalf("destinations %q: every worker once", d.Destinations)
+		}
+		d.Done.End()
+		again := w.route(t, "m", text+" and on")
+		if first(again) != first(d) || again.Rank != d.Rank {
+			t.Errorf("the first turn went to %s rank %q, the second to %s rank %q", first(d), d.Rank, first(again), again.Rank)
+		}
+		again.Done.End()
+	}
+	for _, want := range []string{addr(1).String() + " rank 0", addr(1).String() + " rank 1", addr(1).String() + " rank 2", addr(2).String() + " rank "} {
+		if !seen[want] {
+			t.Errorf("nothing was sent to %s", want)
+		}
+	}
+	if len(seen) != 4 {
+		t.Errorf("sent to %v", seen)
+	}
+}

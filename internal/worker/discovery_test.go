@@ -94,6 +94,18 @@ endpoints: [{name: b, address: 10.0.0.2, port: 8000, labels: {rack: r2}}]
 		[]Spec{spec("a", "10.0.0.1:8000"), {Name: "b", Pool: "main", Address: "10.0.0.2:8000",
 			Addr: netip.MustParseAddrPort("10.0.0.2:8000"), Engine: VLLM, Labels: map[string]string{"rack": "r2"}}}},
 	{"no workers", "workers: []\n", nil},
+	{"where a worker publishes its events", `
+workers:
+- name: a
+  address: 10.0.0.1:8000
+  events: {endpoint: "tcp://10.0.0.1:5557", replay: "tcp://10.0.0.1:5657", topic: kv, ranks: 4, first_rank: 8}
+- {name: b, address: 10.0.0.2:8000, events: {off: true}}
+`, []Spec{
+		{Name: "a", Pool: "main", Address: "10.0.0.1:8000", Addr: netip.MustParseAddrPort("10.0.0.1:8000"), Engine: VLLM,
+			Events: EventSource{Endpoint: "tcp://10.0.0.1:5557", Replay: "tcp://10.0.0.1:5657", Topic: "kv", Ranks: 4, FirstRank: 8}},
+		{Name: "b", Pool: "main", Address: "10.0.0.2:8000", Addr: netip.MustParseAddrPort("10.0.0.2:8000"), Engine: VLLM,
+			Events: EventSource{Off: true}},
+	}},
 }
 
 // spec is what a file that says no more than name and address makes.
@@ -111,6 +123,14 @@ var badFiles = []struct {
 	{"an unknown key in JSON", "{\"workers\": [\n{\"addr\": \"10.0.0.1:8000\"}]}", `line 2: unknown field "addr"`},
 	{"an unknown engine", "workers:\n- {name: a, address: 10.0.0.1:8000, engine: triton}\n",
 		`worker a: engine "triton": must be auto, vllm, sglang or trtllm`},
+	{"an endpoint of events without a scheme", "workers:\n- {name: a, address: 10.0.0.1:8000, events: {endpoint: 10.0.0.1:5557}}\n",
+		`worker a: events.endpoint: "10.0.0.1:5557": must be tcp://host:port or ipc://path`},
+	{"replays without events", "workers:\n- {name: a, address: 10.0.0.1:8000, events: {replay: \"tcp://10.0.0.1:5657\"}}\n",
+		"worker a: events.replay: needs events.endpoint as well"},
+	{"more ranks than any engine has", "workers:\n- {name: a, address: 10.0.0.1:8000, events: {ranks: 1000}}\n",
+		"worker a: events.ranks: 1000: must be 0 (as its metrics show) to 256"},
+	{"a first rank below 0", "workers:\n- {name: a, address: 10.0.0.1:8000, events: {first_rank: -1}}\n",
+		"worker a: events.first_rank: -1: must not be negative"},
 	{"an address without a port", "workers:\n- {name: a, address: 10.0.0.1}\n",
 		`"10.0.0.1": must be host:port, such as 10.0.0.1:8000 or [fd00::1]:8000`},
 	{"a worker without an address", "workers:\n- {name: a}\n", `"": must be host:port, such as 10.0.0.1:8000 or [fd00::1]:8000`},

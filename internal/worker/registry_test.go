@@ -380,3 +380,30 @@ func TestConfigMessages(t *testing.T) {
 		}
 	}
 }
+
+func TestEveryRankHasASlot(t *testing.T) {
+	e, other := newFakeEngine(t), newFakeEngine(t)
+	e.set(func(e *fakeEngine) {
+		e.page = "vllm:num_requests_running{engine=\"0\"} 1\nvllm:num_requests_running{engine=\"1\"} 2\n"
+	})
+	r, _ := running(t, nil)
+	told := other.spec("b")
+	told.Events.Ranks = 3
+	r.Apply("test", []Spec{e.spec("a"), told})
+	eventually(t, "slots for all ranks", func() bool {
+		a, b := r.Set().ByAddr(e.spec("a").Addr), r.Set().ByAddr(told.Addr)
+		return len(a.Slots()) == 2 && len(b.Slots()) == 3
+	})
+	seen := map[slot.Slot]bool{}
+	for _, w := range r.Set().All() {
+		for rank, s := range w.Slots() {
+			if seen[s] || r.Set().BySlot(s) != w || w.Rank(s) != rank {
+				t.Errorf("slot %d, rank %d of %s: seen %v, it is %s's, rank %d", s, rank, w.Name, seen[s], r.Set().BySlot(s).Name, w.Rank(s))
+			}
+			seen[s] = true
+		}
+		if w.Slot != w.Slots()[0] {
+			t.Errorf("%s: the first rank has slot %d, the worker %d", w.Name, w.Slots()[0], w.Slot)
+		}
+	}
+}
