@@ -1,6 +1,7 @@
 package router
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,7 +56,8 @@ func (d Done) End() {
 }
 
 const (
-	keepRanked = 8 // candidates remembered for explaining
+	keepRanked = 8   // candidates remembered for explaining
+	keepChain  = 128 // blocks remembered, once a request is over, for crediting a worker that served in the chosen one's place
 )
 
 // record is one decision from Route to Report.
@@ -76,6 +78,7 @@ type record struct {
 	slot                           slot.Slot        // that was chosen
 	flight                         *flight          // nil: its blocks are remembered, not told
 	mark                           indexer.Mark     // what the slot was believed to hold
+	blocks                         int              // of the prompt, full ones
 	available, captured            int              // cached tokens: best any candidate offered, the chosen one's
 	named                          []*worker.Worker // as in Destinations
 	ranked                         []scoring.Ranked // best first, at most keepRanked
@@ -104,8 +107,14 @@ func parseID(id string) (replica string, number uint64, ok bool) {
 }
 
 func (rec *record) end() {
-	if rec.finish() {
-		rec.touch()
+	if !rec.finish() {
+		return
+	}
+	rec.touch()
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if len(rec.chain) > keepChain { // it may wait a minute for its report
+		rec.chain = slices.Clone(rec.chain[:keepChain])
 	}
 }
 

@@ -67,7 +67,7 @@ func (r *Router) Report(id string, o Outcome) {
 		rec.pool.index.Remember(served.Slot, chain)
 	}
 	if served != nil && served.Addr == rec.named[0].Addr && o.Status == 200 && !o.Broken {
-		rec.learn(&o, len(chain))
+		rec.learn(&o)
 	}
 	if rec.stream && o.Attempts == 1 && o.EngineTTFT > 0 && o.Status == 200 {
 		rec.pool.scorer.Observe(rec.booking, o.EngineTTFT)
@@ -85,12 +85,12 @@ func (r *Router) Report(id string, o Outcome) {
 }
 
 // learn compares what was predicted of the worker that answered with what it did.
-func (rec *record) learn(o *Outcome, blocks int) {
+func (rec *record) learn(o *Outcome) {
 	p := rec.pool
 	if rec.fresh {
 		p.ledger.Expect(rec.slot)
 	}
-	if !o.CachedKnown || o.PromptTokens == 0 || blocks == 0 || rec.promptTokens == 0 {
+	if !o.CachedKnown || o.PromptTokens == 0 || rec.blocks == 0 || rec.promptTokens == 0 {
 		return
 	}
 	// Lengths may be estimates: what was delivered is brought to their measure.
