@@ -214,7 +214,7 @@ func TestParseInfo(t *testing.T) {
 		err        string
 	}{
 		{"a publisher", `{"kv_events":{"publisher":"zmq","endpoint_host":"*","endpoint_port_base":5557,"topic":"","block_size":16,"dp_size":2}}`,
-			advertised{port: 5557, ranks: 2}, ""},
+			advertised{port: 5557}, ""},
 		{"none", `{"kv_events":null}`, advertised{}, ""},
 		{"none, of an older version", `{"page_size":1}`, advertised{}, ""},
 		{"one that goes nowhere", `{"kv_events":{"publisher":"null","endpoint_port_base":5557}}`, advertised{}, ""},

@@ -15,7 +15,7 @@ import (
 )
 
 // advertised is what an engine says of its own publisher. A zero port: nothing.
-type advertised struct{ port, ranks int }
+type advertised struct{ port int }
 
 // finder asks engines where they publish. SGLang says so in GET /server_info (since 2026-05-23, #25844); vLLM says so over the gRPC
 // of its Rust front end alone, so there a port must be configured. Neither names the replay port. Every worker is asked once in each of its lives.
@@ -109,7 +109,6 @@ func parseInfo(text []byte) (advertised, error) {
 		Events *struct {
 			Publisher string `json:"publisher"`
 			Port      int    `json:"endpoint_port_base"`
-			Ranks     int    `json:"dp_size"`
 		} `json:"kv_events"`
 	}
 	if err := json.Unmarshal(text, &info); err != nil {
@@ -119,8 +118,8 @@ func parseInfo(text []byte) (advertised, error) {
 	if e == nil || e.Publisher != "zmq" {
 		return advertised{}, nil
 	}
-	if e.Port < 1 || e.Port > 65535 || e.Ranks < 0 || e.Ranks > 1024 {
-		return advertised{}, errors.New("/server_info: kv_events has a port or dp_size out of range")
+	if e.Port < 1 || e.Port > 65535 {
+		return advertised{}, errors.New("/server_info: kv_events has a port out of range")
 	}
-	return advertised{port: e.Port, ranks: e.Ranks}, nil
+	return advertised{port: e.Port}, nil
 }

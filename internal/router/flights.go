@@ -27,6 +27,7 @@ type flights struct {
 type flight struct {
 	slot  slot.Slot
 	chain []block.Hash
+	told  func()    // called when the engine has said that it holds all of it: its prefill is over
 	ended time.Time // of the request; zero before
 }
 
@@ -34,8 +35,8 @@ type flight struct {
 // by events.
 const maxFlights = 256
 
-// add notes that a prompt was sent to a slot. The chain is kept.
-func (f *flights) add(s slot.Slot, chain []block.Hash) *flight {
+// add notes that a prompt was sent to a slot. The chain is kept; told is called once at most, without the lock.
+func (f *flights) add(s slot.Slot, chain []block.Hash, told func()) *flight {
 	if len(chain) == 0 {
 		return nil
 	}
@@ -44,7 +45,7 @@ func (f *flights) add(s slot.Slot, chain []block.Hash) *flight {
 	if f.byFirst == nil {
 		f.byFirst = map[block.Hash][]*flight{}
 	}
-	x := &flight{slot: s, chain: chain}
+	x := &flight{slot: s, chain: chain, told: told}
 	list := f.byFirst[chain[0]]
 	if len(list) >= maxFlights {
 		list = slices.Delete(list, 0, 1)
@@ -104,6 +105,7 @@ func (f *flights) sweep(l *events.Ledger, now time.Time, linger time.Duration) {
 		l.Overlap(x.chain, &told)
 		if told.Of(x.slot).Upto(slot.Remote) >= len(x.chain) {
 			over[x] = true
+			x.told()
 		}
 	}
 	f.mu.Lock()

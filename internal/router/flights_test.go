@@ -52,7 +52,7 @@ func TestFlights(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				path := anyPath.Draw(t, "path")
-				if x := f.add(slot.Slot(rapid.IntRange(0, 2).Draw(t, "slot")), pathOf(path)); x != nil {
+				if x := f.add(slot.Slot(rapid.IntRange(0, 2).Draw(t, "slot")), pathOf(path), func() {}); x != nil {
 					all = append(all, dumb{x, path})
 				}
 			},
@@ -95,7 +95,7 @@ func TestFlights(t *testing.T) {
 func TestFlightsOfOneBeginningAreBounded(t *testing.T) {
 	var f flights
 	for i := range maxFlights + 10 {
-		f.add(slot.Slot(i%2), pathOf([]byte{0, byte(i)}))
+		f.add(slot.Slot(i%2), pathOf([]byte{0, byte(i)}), func() {})
 	}
 	if f.count() != maxFlights {
 		t.Errorf("%d flights, want %d", f.count(), maxFlights)
