@@ -228,7 +228,7 @@ func (f *feed) publish() {
 func (f *feed) view() Status {
 	return Status{
 		Pool: f.ledger.pool, Worker: f.worker, Slot: f.slot, Rank: f.source.Rank, Endpoint: f.source.address(), Replay: f.source.Replay,
-		State: f.state, Reason: f.reason, Since: f.since, Mode: f.mode, Epoch: f.epoch, Sequence: f.seq.last, Known: f.seq.has,
+		State: f.state, Reason: f.reason, Since: f.since, Mode: f.mode, Epoch: f.epoch, Sequence: f.seq.last, Known: f.seq.has, Digest: f.seq.digest(),
 		Complete: f.complete, Heard: f.heard, Lag: f.lag, PageTokens: f.applier.page, Counts: f.countsNow(),
 	}
 }

@@ -54,6 +54,14 @@ func (s *sequence) applied(seq, digest uint64) {
 	s.ring[seq%remembered] = numbered{seq, digest}
 }
 
+// digest is that of the batch applied last; 0 when there is none, or it was noted without.
+func (s *sequence) digest() uint64 {
+	if !s.has || s.ring == nil {
+		return 0
+	}
+	return s.ring[s.last%remembered].digest
+}
+
 // forget begins anew.
 func (s *sequence) forget() {
 	clear(s.ring)

@@ -57,6 +57,9 @@ type Status struct {
 	// Sequence is the number of the last batch applied; Known is false before the first.
 	Sequence uint64
 	Known    bool
+	// Digest names that batch by its bytes (XXH3): followers of one engine that are at one batch have the same. 0 where events
+	// are pulled.
+	Digest uint64
 	// Complete says that every batch since the engine's start was applied.
 	Complete bool
 	// Heard is when the engine was last heard of: a batch, or an answer that nothing was missed.

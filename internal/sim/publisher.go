@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zeebo/xxh3"
+
 	"attache/indexer/events/wire"
 	"attache/indexer/events/zmtp"
 	"attache/internal/field"
@@ -52,6 +54,7 @@ type publisher struct {
 
 	mu   sync.Mutex // guards the fields below
 	next uint64     // sequence number
+	last []byte     // the payload before that; nil: there was none
 	ring []wire.Message
 	most int           // messages that ring keeps
 	late *wire.Message // held back until the next one was sent
@@ -113,6 +116,7 @@ func (p *publisher) publish(payload []byte) {
 	defer p.mu.Unlock()
 	m := wire.Message{Topic: p.topic, Seq: p.next, Payload: payload}
 	p.next++
+	p.last = payload
 	if p.faults.take(EventLose) {
 		return
 	}
@@ -144,6 +148,16 @@ func (p *publisher) sequence() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.next
+}
+
+// digest names the batch published last by its bytes; 0: there is none.
+func (p *publisher) digest() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last == nil {
+		return 0
+	}
+	return xxh3.Hash(p.last)
 }
 
 // from are the batches that are kept, beginning with start: what is older than all of them is passed over without a word.

@@ -16,6 +16,8 @@ type Contents struct {
 	// Sequence is the number of the next batch, or of TensorRT-LLM's next event: a listener that has applied all before it, and
 	// missed none, believes what Blocks says.
 	Sequence uint64
+	// Digest names the batch before that by its bytes (XXH3), also when a fault lost it. 0: there is none, or events are pulled.
+	Digest uint64
 	// Pending is how many changes have happened, or do in the step under way, that are not published yet. With 0 Blocks is also
 	// what the cache holds.
 	Pending int
@@ -35,6 +37,9 @@ func (e *Engine) Contents(rank int) Contents {
 	defer l.mu.Unlock()
 	r := l.ranks[rank]
 	c.Sequence, c.Pending = r.sequenceLocked(), r.pendingLocked()
+	if r.publisher != nil {
+		c.Digest = r.publisher.digest()
+	}
 	for tier, blocks := range r.told {
 		c.Blocks[tier] = maps.Clone(blocks)
 	}
