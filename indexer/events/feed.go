@@ -329,6 +329,7 @@ func (f *feed) take(payload []byte) {
 		f.unreadable(fmt.Errorf("%d events at byte %d and later", missed, f.batch.Counts.UnreadAt))
 	}
 	f.counts.Events += uint64(len(f.batch.Events))
+	uneven := f.applier.ignored[IgnoredUneven]
 	changes, err := f.applier.read(&f.batch, payload)
 	if errors.Is(err, errLargerPages) {
 		f.clear(err.Error())
@@ -338,6 +339,9 @@ func (f *feed) take(payload []byte) {
 	if err != nil {
 		f.refuse(err.Error())
 		return
+	}
+	if f.applier.ignored[IgnoredUneven] > uneven {
+		f.complete = false // the engine holds blocks that the index will not know
 	}
 	f.ledger.write(func(x *runs.Index) {
 		apply(x, f.slot, changes)

@@ -494,6 +494,21 @@ func TestUnreadableBatches(t *testing.T) {
 	}
 }
 
+func TestBlocksLeftOutAreNotExact(t *testing.T) {
+	w := newWorld(t, true, pageTokens)
+	w.connect()
+	w.say(0, 2)
+	w.deliver(-1)
+	e := w.engine.store(2, 2)
+	e.BlockTokens = 2 * pageTokens // nobody knows which tokens belong to which block
+	w.engine.publish(e)
+	w.deliver(-1)
+	w.expect(t, Live, Partial, 2)
+	w.say(0, 3)
+	w.deliver(-1)
+	w.expect(t, Live, Partial, 3)
+}
+
 func TestDrift(t *testing.T) {
 	w := newWorld(t, true, pageTokens)
 	w.connect()
