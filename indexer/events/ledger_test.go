@@ -205,6 +205,16 @@ func TestSnapshotsThatCannotBeUsed(t *testing.T) {
 		eventually(t, "exact all the same", func() bool { return l.Evidence(0).Mode == Exact && l.holds(0, 0) == 4 })
 		l.stop()
 	}
+	for i := 10; i < len(good); i++ { // of gzip's header some bytes mean nothing
+		bad := bytes.Clone(good)
+		bad[i] ^= 1
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.load(path, map[key]bool{}); err == nil {
+			t.Errorf("byte %d of %d flipped: no error", i, len(good))
+		}
+	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
 		t.Errorf("files left behind: %s", strings.Join(left, " "))
 	}

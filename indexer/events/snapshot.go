@@ -151,7 +151,7 @@ func (l *Ledger) load(path string, wanted map[key]bool) error {
 		return to, ok
 	})
 	if err == nil {
-		_, err = io.Copy(io.Discard, in) // up to the checksum of all
+		err = ended(in)
 	}
 	if err != nil {
 		clear(l.resumed)
@@ -161,6 +161,15 @@ func (l *Ledger) load(path string, wanted map[key]bool) error {
 	l.log.Info("the index was read from a snapshot", "file", path, "age", l.now().Sub(head.At).Round(time.Second).String(),
 		"feeds", len(l.resumed), "blocks", index.Stats().Held)
 	return nil
+}
+
+// ended reads to the end of a snapshot, where gzip compares its checksum: that of the feeds is in no other.
+func ended(in io.Reader) error {
+	n, err := io.Copy(io.Discard, in)
+	if err == nil && n > 0 {
+		err = fmt.Errorf("%d bytes follow the index", n)
+	}
+	return err
 }
 
 func readHead(in *bufio.Reader) (head frozenFeeds, err error) {
