@@ -384,6 +384,7 @@ func (f *feed) renew(reason string) {
 	f.seq.forget()
 	f.complete, f.barred, f.owed = false, false, false
 	f.drifted.Store(false)
+	f.enter(Replaying, reason) // what comes until it has caught up is the past
 	page := 0
 	if f.source.Pull {
 		page = int(f.pageTokens.Load())

@@ -494,6 +494,56 @@ func TestUnreadableBatches(t *testing.T) {
 	}
 }
 
+// TestAHistoryLearntAnewIsNotLive: while a replay brings the past back, blocks are credited that are long gone.
+func TestAHistoryLearntAnewIsNotLive(t *testing.T) {
+	for name, happens := range map[string]func(*world){
+		"a replay was owed": func(w *world) {
+			w.deaf = true
+			w.say(0, 3) // lost
+			w.say(1, 3)
+			w.deliver(-1)
+			w.deaf = false
+			w.pass(5 * time.Second)
+		},
+		"a restart, seen by its numbers": func(w *world) {
+			w.restartEngine()
+			w.say(0, 1)
+			w.say(0, 2)
+			w.deliver(-1)
+		},
+		"a restart, seen when a silent engine is asked": func(w *world) {
+			w.restartEngine()
+			w.say(0, 1)
+			w.say(0, 2)
+			w.pass(20 * time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, true, pageTokens)
+			w.connect()
+			w.say(0, 1)
+			w.deliver(-1)
+			w.say(0, 2)
+			w.deliver(-1)
+			asked := 0
+			w.ask = func(ctx context.Context, from uint64, take func(wire.Message)) error {
+				return w.replayed(ctx, from, func(m wire.Message) {
+					if take(m); from == 0 && !w.deaf {
+						asked++
+						if s := w.status.Load(); s.State == Live {
+							t.Errorf("live (%s) with %d blocks", s.Reason, len(w.credits()))
+						}
+					}
+				})
+			}
+			happens(w)
+			if s := w.Status(); asked == 0 || s.State != Live || !s.Complete {
+				t.Errorf("asked %d times; %s (%s)", asked, s.State, s.Reason)
+			}
+		})
+	}
+}
+
 func TestBlocksLeftOutAreNotExact(t *testing.T) {
 	w := newWorld(t, true, pageTokens)
 	w.connect()

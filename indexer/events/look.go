@@ -76,6 +76,7 @@ func (f *feed) doubt(now time.Time) {
 func (f *feed) resync(reason string) {
 	f.owed = false
 	f.log.Info("asking an engine for all that it published", "reason", reason)
+	f.enter(Replaying, reason) // what comes is the past
 	f.seq.forget()
 	f.clear(reason)
 	f.owed = !f.catchUp()
