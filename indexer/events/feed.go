@@ -52,6 +52,7 @@ type feed struct {
 	reason    string
 	since     time.Time // of state and reason
 	connected bool
+	fresh     bool      // it was asked right after connecting, when the subscription may not have been there yet
 	barred    bool      // what comes cannot be used: it is left unread until the engine restarts or is reached anew
 	complete  bool      // every batch since the engine's start was applied
 	owed      bool      // a failed replay may still make the history complete
@@ -148,7 +149,7 @@ func (f *feed) notice(c zmtp.Change) {
 	switch c.State {
 	case zmtp.Connecting:
 	case zmtp.Connected:
-		f.connected, f.barred = true, false
+		f.connected, f.fresh, f.barred = true, true, false
 		f.askAgain, f.askPause = time.Time{}, 0
 		f.enter(Replaying, "")
 		f.poke()

@@ -317,9 +317,18 @@ func TestGaps(t *testing.T) {
 		w.pass(5 * time.Second)
 		w.expect(t, Live, Exact, 6)
 	})
+	t.Run("a batch passes between the replay and the subscription", func(t *testing.T) {
+		w := newWorld(t, true, pageTokens)
+		w.connect()
+		w.say(0, 2) // the subscription was not there yet
+		w.expect(t, Live, Exact, 0)
+		w.pass(lookAfter)
+		w.expect(t, Live, Exact, 2)
+	})
 	t.Run("the last batch before a silence is lost", func(t *testing.T) {
 		w := newWorld(t, true, pageTokens)
 		w.connect()
+		w.pass(lookAfter)
 		w.say(0, 2)
 		w.say(2, 2) // neither arrives
 		w.pass(5 * time.Second)

@@ -152,8 +152,8 @@ func TestASnapshotIsGoneOnFrom(t *testing.T) {
 	b := serve(t, &publisher{block: pageTokens, process: 2, tree: map[uint64]bool{}})
 	gone := serve(t, &publisher{block: pageTokens, process: 3, tree: map[uint64]bool{}})
 	l := follow(t, dir, workerAt("a", 0, a), workerAt("b", 1, b), workerAt("gone", 2, gone))
-	eventually(t, "all are exact", func() bool {
-		return l.Evidence(0).Mode == Exact && l.Evidence(1).Mode == Exact && l.Evidence(2).Mode == Exact
+	eventually(t, "all are exact and subscribed to", func() bool {
+		return a.pub.Subscribers() > 0 && l.Evidence(0).Mode == Exact && l.Evidence(1).Mode == Exact && l.Evidence(2).Mode == Exact
 	})
 	for blocks := range 4 {
 		a.say(0, blocks+1)

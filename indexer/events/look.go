@@ -20,7 +20,8 @@ func (f *feed) look() {
 		f.begin()
 	case f.owed:
 		f.resync("a replay that failed before")
-	case f.state == Live && f.ask != nil && f.ledger.interval() > 0 && now.Sub(f.heard) >= f.ledger.interval():
+	case f.state == Live && f.ask != nil && f.ledger.interval() > 0 && (f.fresh || now.Sub(f.heard) >= f.ledger.interval()):
+		f.fresh = false
 		f.verify()
 	}
 	f.silence(now)
