@@ -339,7 +339,7 @@ func mixKey(local uint64, k wire.Key) uint64 {
 	return xxh3.Hash(b[:])
 }
 
-// apply makes changes visible. The caller holds the index.
+// apply makes changes visible, and counts the announcements that the index had no room for. The caller holds the index.
 func apply(x *runs.Index, s slot.Slot, changes []change) (refused int) {
 	for i := range changes {
 		switch c := &changes[i]; c.kind {

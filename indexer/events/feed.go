@@ -345,7 +345,9 @@ func (f *feed) take(payload []byte) {
 		f.complete = false // the engine holds blocks that the index will not know
 	}
 	f.ledger.write(func(x *runs.Index) {
-		apply(x, f.slot, changes)
+		if apply(x, f.slot, changes) > 0 {
+			f.complete = false // the index is full
+		}
 		f.place = f.placeNow()
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 
 	"attache/indexer/events/wire"
@@ -165,7 +166,7 @@ func promptsOf(t *testing.T, engine string) map[string][]uint32 {
 		if err := json.Unmarshal(line, &r); err != nil {
 			t.Fatal(err)
 		}
-		if engine != "" && r.Engine == engine && r.Path == "/v1/chat/completions" && !bytes.Contains([]byte(r.Step), []byte(".")) {
+		if engine != "" && r.Engine == engine && r.Path == "/v1/chat/completions" && !strings.Contains(r.Step, ".") {
 			prompts[r.Step] = r.IDs
 		}
 	}
