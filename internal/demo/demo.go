@@ -135,7 +135,7 @@ func (s *stage) startEngines(ctx context.Context, running *sync.WaitGroup) error
 	for i := range s.opts.Engines {
 		cfg := sim.DemoEngine()
 		cfg.Listen, cfg.Name, cfg.Model, cfg.Seed = "127.0.0.1:0", fmt.Sprintf("engine-%d", i+1), modelName, s.opts.Seed+uint64(i)
-		cfg.ModelDir = s.modelDir()
+		cfg.ModelDir, cfg.Events, cfg.Replay = s.modelDir(), "tcp://127.0.0.1:0", "tcp://127.0.0.1:0"
 		e, err := sim.New(cfg, quiet)
 		if err != nil {
 			return err
@@ -159,7 +159,8 @@ func (s *stage) startAttache(ctx context.Context) error {
 	var workers bytes.Buffer
 	workers.WriteString("workers:\n")
 	for i, e := range s.engines {
-		fmt.Fprintf(&workers, "- {name: engine-%d, address: %q}\n", i+1, e.Addr())
+		events, replay := e.Endpoints(0)
+		fmt.Fprintf(&workers, "- {name: engine-%d, address: %q, events: {endpoint: %q, replay: %q}}\n", i+1, e.Addr(), events, replay)
 	}
 	cfg.Pools[0].WorkersFile = filepath.Join(s.dir, "workers.yaml")
 	if err := os.WriteFile(cfg.Pools[0].WorkersFile, workers.Bytes(), 0o600); err != nil {
