@@ -88,6 +88,10 @@ type PoolConfig struct {
 	// Mode is "auto" (events where a port is given here, by a workers file, or by the engine itself, which SGLang's do) or "off"
 	// (none are followed; our own decisions are remembered instead).
 	Mode string `yaml:"mode"`
+	// Bind is where engines dial and publish, in place of ports of theirs: vLLM's and SGLang's do so where their endpoint names
+	// a host, as in llm-d's charts: "tcp://*:5557". Topics tell whose the events are, kv@WORKER@MODEL with the worker's name,
+	// address or host, else the engine's own address does. Empty: attache dials.
+	Bind string `yaml:"bind"`
 	// Port is where engines publish: vLLM's --kv-events-config '{"endpoint":"tcp://*:5557"}'. Data-parallel rank n publishes at
 	// this port plus n. 0: not known.
 	Port int `yaml:"port"`
@@ -111,6 +115,12 @@ const (
 func (c PoolConfig) Validate() error {
 	var check field.Checker
 	check.Check(c.Mode == "" || c.Mode == modeAuto || c.Mode == modeOff, "mode", c.Mode, `must be "auto" or "off"`)
+	if c.Bind != "" {
+		if err := zmtp.CheckEndpoint(c.Bind, true); err != nil {
+			check.Under("bind", err)
+		}
+		check.Check(c.Port == 0, "port", c.Port, "must be 0 where bind is set: engines publish at the one or the other")
+	}
 	check.Check(c.Port >= 0 && c.Port <= 65535, "port", c.Port, "must be 0 (not known) or a port")
 	check.Check(c.ReplayPort >= 0 && c.ReplayPort <= 65535, "replay_port", c.ReplayPort, "must be 0 (none) or a port")
 	check.Check(c.ReplayPort == 0 || c.ReplayPort != c.Port, "replay_port", c.ReplayPort, "must differ from port")

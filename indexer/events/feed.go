@@ -120,6 +120,9 @@ func (f *feed) follow(ctx context.Context, running *sync.WaitGroup) error {
 		running.Go(func() { f.pull(ctx) })
 		return nil
 	}
+	if f.source.Bound {
+		return nil // the pool's socket brings what it gets
+	}
 	sub, err := zmtp.NewSub(zmtp.SubParams{
 		Endpoint: f.source.Endpoint, Topics: []string{f.source.Topic}, Config: f.ledger.cfg.Socket,
 		Receive: func(_ zmtp.Peer, m zmtp.Message) { f.receive(m) }, Notify: f.notice,

@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"attache/indexer/events/zmtp"
 	"attache/indexer/runs"
 	"attache/internal/block"
 	"attache/internal/slot"
@@ -30,6 +32,8 @@ type Ledger struct {
 	log         *slog.Logger
 	metrics     *metrics
 	finder      *finder
+	sub         *zmtp.Sub // that engines dial; nil: they do not
+	bound       *bound    // of a pool whose engines dial; else nobody talks to it
 
 	evidence atomic.Pointer[[]Evidence] // by slot
 	feeds    atomic.Pointer[[]*feed]    // by slot; nil elements
@@ -73,6 +77,13 @@ func New(p Params) (*Ledger, error) {
 	l.feeds.Store(&[]*feed{})
 	l.verify.Store(int64(p.Config.VerifyInterval))
 	l.finder = newFinder(l)
+	l.bound = newBound(l)
+	if p.Source.Bind != "" && p.Source.Mode != modeOff {
+		var err error
+		if l.sub, err = l.bound.open(); err != nil {
+			return nil, fmt.Errorf("pool %s: events.bind: %w", p.Pool, err)
+		}
+	}
 	l.metrics = newMetrics(l)
 	if err := p.Metrics.Register(l.metrics); err != nil {
 		return nil, err
@@ -165,6 +176,11 @@ func (l *Ledger) Run(ctx context.Context) error {
 		}
 		l.finder.wait()
 	}()
+	if l.sub != nil {
+		var listening sync.WaitGroup
+		listening.Go(func() { _ = l.sub.Run(ctx) })
+		defer listening.Wait()
+	}
 	l.restore(ctx)
 	defer l.keep()
 	tick := time.NewTicker(janitor)
@@ -248,6 +264,7 @@ func (l *Ledger) follow(ctx context.Context, following map[key]*feed) {
 		if _, still := wanted[k]; !still {
 			f.stop()
 			<-f.done
+			l.bound.forget(f)
 			l.write(func(x *runs.Index) { x.RemoveSlot(k.slot) })
 			l.judge(k.slot, Evidence{})
 			delete(following, k)
@@ -279,6 +296,10 @@ func (l *Ledger) follow(ctx context.Context, following map[key]*feed) {
 	}
 	if moved {
 		l.list(following)
+	}
+	if set := l.set.Load(); set != nil {
+		workers := set.Pool(l.pool)
+		l.bound.workers.Store(&workers)
 	}
 	l.looked.Store(l.set.Load() != nil)
 }

@@ -219,3 +219,82 @@ func TestSnapshotsThatCannotBeUsed(t *testing.T) {
 		t.Errorf("files left behind: %s", strings.Join(left, " "))
 	}
 }
+
+// TestEnginesThatDial: three workers at one socket, told apart by their names, by their addresses and by nothing but where they
+// dial from; and one that nobody knows.
+func TestEnginesThatDial(t *testing.T) {
+	endpoint := "ipc://" + filepath.Join(t.TempDir(), "events")
+	cfg := DefaultConfig()
+	l, err := New(Params{Config: cfg, Source: PoolConfig{Bind: endpoint}, Pool: "p", BlockTokens: pageTokens, Now: time.Now,
+		Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(name, address string, s slot.Slot, ranks ...slot.Slot) *worker.Worker {
+		addr := netip.MustParseAddrPort(address)
+		return worker.NewWorker(worker.Spec{Name: name, Pool: "p", Address: address, Addr: addr}, s, worker.Ready, ranks...)
+	}
+	l.Observe(worker.NewSet(at("gpu-a", "10.0.0.1:8000", 0), at("gpu-b", "10.0.0.2:8000", 1, 2)))
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { _ = l.Run(ctx) })
+	eventually(t, "both are looked at", func() bool { return len(l.Status()) == 3 })
+	type speaker struct {
+		topic string
+		rank  uint32
+	}
+	for i, s := range []speaker{{"kv@gpu-a@m", 0}, {"kv@10.0.0.2@m", 0}, {"kv@10.0.0.2:8000@m", 1}, {"kv@gpu-c@m", 0}, {"", 0}} {
+		pub, err := zmtp.NewPub(zmtp.PubParams{Endpoint: endpoint, Connect: true, Config: cfg.Socket})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() { _ = pub.Run(ctx) })
+		eventually(t, "subscribed", func() bool { return pub.Subscribers() == 1 })
+		p := &publisher{block: pageTokens, process: i + 1, tree: map[uint64]bool{}}
+		payload := wire.Encoder{Dialect: wire.VLLMMap}.Append(nil, wire.Draft{Time: 1, Rank: s.rank, Events: []wire.DraftEvent{p.store(0, i+1)}})
+		pub.Send(wire.LiveFrames(wire.Message{Topic: []byte(s.topic), Payload: payload})...)
+	}
+	f := &following{Ledger: l}
+	eventually(t, "each has told, and two were nobody", func() bool {
+		return f.holds(0, 0) == 1 && f.holds(0, 1) == 2 && f.holds(0, 2) == 3 && l.bound.unknown.Load() == 2
+	})
+	for s := range slot.Slot(3) {
+		if e := l.Evidence(s); e.Mode != Exact {
+			t.Errorf("slot %d is %s, want exact", s, e.Mode)
+		}
+	}
+}
+
+func TestSpeakers(t *testing.T) {
+	l, err := New(Params{Config: DefaultConfig(), Pool: "p", BlockTokens: 16, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(name, address string) *worker.Worker {
+		return &worker.Worker{Spec: worker.Spec{Name: name, Address: address, Addr: netip.MustParseAddrPort(address)}, Endpoint: address}
+	}
+	workers := []*worker.Worker{at("a", "10.0.0.1:8000"), at("b", "10.0.0.2:8000"), at("c", "10.0.0.2:8001"), at("d", "[fd00::1]:8000")}
+	l.bound.workers.Store(&workers)
+	for _, c := range []struct{ topic, from, want string }{
+		{"kv@a@m", "10.0.0.9:5", "a"},
+		{"kv@10.0.0.2:8001@m", "", "c"},
+		{"kv@10.0.0.1@m@with@more", "", "a"},
+		{"kv@10.0.0.2@m", "", ""}, // b or c
+		{"kv@nobody@m", "10.0.0.1:5", ""},
+		{"", "10.0.0.1:5", "a"},
+		{"", "10.0.0.2:5", ""},
+		{"other", "[fd00::1]:7", "d"},
+		{"", "", ""},
+	} {
+		got := ""
+		if w := l.bound.speaker(zmtp.Peer{Address: c.from}, []byte(c.topic)); w != nil {
+			got = w.Name
+		}
+		if got != c.want {
+			t.Errorf("topic %q from %q: %q, want %q", c.topic, c.from, got, c.want)
+		}
+	}
+}

@@ -18,6 +18,7 @@ type metrics struct {
 	transitions *prometheus.CounterVec
 	perFeed     []figure
 	state, mode *prometheus.Desc
+	nobody      *prometheus.Desc
 	held        *prometheus.Desc
 	ignored     *prometheus.Desc
 	index       []indexFigure
@@ -47,6 +48,8 @@ func newMetrics(l *Ledger) *metrics {
 			append(labels, "state"), nil),
 		mode: prometheus.NewDesc("attache_events_mode",
 			"1 for how a worker's overlap is known: exact, partial or approximate.", append(labels, "mode"), nil),
+		nobody: prometheus.NewDesc("attache_events_nobody_total",
+			"Batches at the pool's own socket that no worker of the pool can be told to have sent.", nil, nil),
 		held: prometheus.NewDesc("attache_events_held_blocks", "Blocks that a worker holds, as its events say, by tier.",
 			append(labels, "tier"), nil),
 		ignored: prometheus.NewDesc("attache_events_ignored_total",
@@ -106,7 +109,7 @@ func (m *metrics) moved(to State) { m.transitions.WithLabelValues(string(to)).In
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.transitions.Describe(ch)
-	for _, d := range []*prometheus.Desc{m.state, m.mode, m.held, m.ignored} {
+	for _, d := range []*prometheus.Desc{m.state, m.mode, m.nobody, m.held, m.ignored} {
 		ch <- d
 	}
 	for _, f := range m.perFeed {
@@ -137,6 +140,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 			put(f.desc, f.kind, f.of(&s))
 		}
 	}
+	ch <- prometheus.MustNewConstMetric(m.nobody, prometheus.CounterValue, float64(m.ledger.bound.unknown.Load()))
 	stats := m.ledger.Stats()
 	for _, f := range m.index {
 		ch <- prometheus.MustNewConstMetric(f.desc, f.kind, f.of(&stats))

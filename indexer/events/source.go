@@ -18,6 +18,8 @@ type Source struct {
 	// Pull asks TensorRT-LLM's worker at URL instead; Endpoint and Replay are empty.
 	Pull bool
 	URL  string
+	// Bound says that the engine dials the pool's own socket, which Endpoint names.
+	Bound bool
 }
 
 func (s Source) address() string {
@@ -39,6 +41,8 @@ func (c PoolConfig) source(w *worker.Worker, rank int, found *advertised) (s Sou
 		if w.Events.Topic != "" {
 			s.Topic = w.Events.Topic
 		}
+	case c.Bind != "":
+		s.Bound, s.Endpoint, s.Replay = true, c.Bind, c.replayOf(w, rank)
 	case c.Pull && rank > 0: // all ranks are in one answer
 		return s, false
 	case c.Pull:

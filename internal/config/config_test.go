@@ -90,6 +90,10 @@ var mistakes = []mistake{
 	// events
 	{"a mode of events that is none", "pools:\n  - name: a\n    events:\n      mode: 'on'",
 		`test.yaml:4: pools[0].events.mode: "on": must be "auto" or "off"`},
+	{"events at a socket that is none", "pools:\n  - name: a\n    events:\n      bind: 5557",
+		`test.yaml:4: pools[0].events.bind: "5557": must be tcp://host:port, where the host may be * for all and the port * for any free one, or ipc://path`},
+	{"events at two places", "pools:\n  - name: a\n    events:\n      bind: 'tcp://*:5557'\n      port: 5557",
+		`test.yaml:5: pools[0].events.port: 5557: must be 0 where bind is set: engines publish at the one or the other`},
 	{"events at a port that is none", "pools:\n  - name: a\n    events:\n      port: 70000",
 		`test.yaml:4: pools[0].events.port: 70000: must be 0 (not known) or a port`},
 	{"replays at a port that is none", "pools:\n  - name: a\n    events:\n      replay_port: -1",
