@@ -8,10 +8,13 @@ import (
 	"strings"
 )
 
-// How many decisions one request gets.
+// How many decisions, and how many prefixes of a rank, one request gets.
 const (
 	defaultDecisions = 50
 	maxDecisions     = 1000
+	defaultPrefixes  = 100
+	maxPrefixes      = 1000
+	maxExport        = 100_000 // prefixes in one answer
 )
 
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
@@ -79,17 +82,69 @@ func (s *Server) workers(w http.ResponseWriter, _ *http.Request) {
 	s.answer(w, http.StatusOK, map[string][]Worker{"workers": s.view.workers()})
 }
 
-func (s *Server) decisions(w http.ResponseWriter, r *http.Request) {
-	limit := defaultDecisions
-	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxDecisions {
-			s.failf(w, http.StatusBadRequest, "limit: %q: must be 1 to %d", text, maxDecisions)
+func (s *Server) feeds(w http.ResponseWriter, _ *http.Request) {
+	s.answer(w, http.StatusOK, map[string][]Feed{"feeds": s.view.feeds()})
+}
+
+func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+	s.answer(w, http.StatusOK, map[string][]Index{"pools": s.view.indexes()})
+}
+
+// prefixes exports what workers are believed to hold, the most recently used first. It is what seeds a peer, the warm-up of a new
+// worker, or a tool from outside.
+func (s *Server) prefixes(w http.ResponseWriter, r *http.Request) {
+	n, ok := s.count(w, r, "n", defaultPrefixes, maxPrefixes)
+	if !ok {
+		return
+	}
+	var names []string
+	for _, k := range s.view.workers() {
+		names = append(names, k.Name)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	wanted := names
+	if name := r.URL.Query().Get("worker"); name != "" {
+		wanted = []string{name}
+	}
+	if len(wanted)*n > maxExport {
+		s.failf(w, http.StatusBadRequest, "n: %d prefixes of %d workers: must be at most %d in all; ask for fewer, or for one worker",
+			n, len(wanted), maxExport)
+		return
+	}
+	all := []WorkerPrefixes{}
+	for _, name := range wanted {
+		if r.Context().Err() != nil {
 			return
 		}
-		limit = n
+		found := s.view.prefixes(name, n)
+		if len(found) == 0 && !slices.Contains(names, name) {
+			s.answer(w, http.StatusNotFound, problem{Error: fmt.Sprintf("no such worker: %q", name), Workers: names})
+			return
+		}
+		all = append(all, found...)
 	}
-	s.answer(w, http.StatusOK, map[string][]Decision{"decisions": s.view.decisions(limit)})
+	s.answer(w, http.StatusOK, map[string][]WorkerPrefixes{"workers": all})
+}
+
+func (s *Server) decisions(w http.ResponseWriter, r *http.Request) {
+	if limit, ok := s.count(w, r, "limit", defaultDecisions, maxDecisions); ok {
+		s.answer(w, http.StatusOK, map[string][]Decision{"decisions": s.view.decisions(limit)})
+	}
+}
+
+// count reads how many are wanted; when that is no number from 1 to most, the request is answered and ok is false.
+func (s *Server) count(w http.ResponseWriter, r *http.Request, name string, usual, most int) (n int, ok bool) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return usual, true
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		s.failf(w, http.StatusBadRequest, "%s: %q: must be 1 to %d", name, text, most)
+		return 0, false
+	}
+	return n, true
 }
 
 func (s *Server) config(w http.ResponseWriter, _ *http.Request) {

@@ -19,6 +19,9 @@ type fake struct {
 	pools    []Pool
 	workers  []Worker
 	made     []Decision
+	feeds    []Feed
+	indexes  []Index
+	held     []WorkerPrefixes
 	series   Series
 	config   string
 	checks   []Check
@@ -38,6 +41,19 @@ func (f *fake) Status() Status {
 }
 func (f *fake) Pools() []Pool     { f.mu.Lock(); defer f.mu.Unlock(); return slices.Clone(f.pools) }
 func (f *fake) Workers() []Worker { f.mu.Lock(); defer f.mu.Unlock(); return slices.Clone(f.workers) }
+func (f *fake) Feeds() []Feed     { f.mu.Lock(); defer f.mu.Unlock(); return slices.Clone(f.feeds) }
+func (f *fake) Indexes() []Index  { f.mu.Lock(); defer f.mu.Unlock(); return slices.Clone(f.indexes) }
+func (f *fake) Prefixes(worker string, n int) (found []WorkerPrefixes) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range f.held {
+		if w.Worker == worker {
+			w.Prefixes = w.Prefixes[:min(n, len(w.Prefixes))]
+			found = append(found, w)
+		}
+	}
+	return found
+}
 func (f *fake) Decisions(limit int) []Decision {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,6 +138,7 @@ func newFake() *fake {
 		"health check failed 3 times: dial tcp 10.0.3.17:8000: connect: connection refused", 4*time.Minute, 0, 0, 0, 0)
 	add("gpu-h", "code", "vllm", "ready", "", 30*time.Hour, 4, 0.33, 0.57, 0.89)
 	f.workers[4].Epoch, f.workers[6].Epoch = 1, 3
+	f.cache()
 
 	cost := func(worker string, cached, inFlight int, queue, prefill, decode, evict float64) Candidate {
 		return Candidate{Worker: worker, CachedTokens: cached, InFlight: Known(inFlight), Unit: "s", Eligible: true,

@@ -37,6 +37,9 @@ func (s *Server) table(files *files, missing http.HandlerFunc) []route {
 		{"/api/v1/workers", "workers", get(s.workers)},
 		{"/api/v1/workers/{name}/drain", "POST: no new requests for this worker; DELETE: give it back",
 			map[string]http.HandlerFunc{http.MethodPost: s.drain, http.MethodDelete: s.undrain}},
+		{"/api/v1/feeds", "feeds of engines' KV events", get(s.feeds)},
+		{"/api/v1/index", "what is remembered of the workers' caches, by pool", get(s.index)},
+		{"/api/v1/prefixes", "most recently used prefixes of a worker; ?worker=NAME&n=100, every worker without a name", get(s.prefixes)},
 		{"/api/v1/decisions", "latest decisions, newest first; ?limit=50", get(s.decisions)},
 		{"/api/v1/config", "running configuration as YAML, without secrets", get(s.config)},
 		{"/api/v1/state", "everything the dashboard shows", get(s.state)},
@@ -117,8 +120,9 @@ func (s *Server) metrics() http.HandlerFunc {
 
 // problem is the JSON of every error.
 type problem struct {
-	Error string            `json:"error"`
-	Paths map[string]string `json:"paths,omitempty"`
+	Error   string            `json:"error"`
+	Paths   map[string]string `json:"paths,omitempty"`
+	Workers []string          `json:"workers,omitempty"`
 }
 
 func (s *Server) failf(w http.ResponseWriter, status int, format string, args ...any) {

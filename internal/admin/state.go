@@ -89,6 +89,33 @@ func (r reader) workers() []Worker {
 	return workers
 }
 
+func (r reader) feeds() []Feed {
+	feeds := list(r.src.Feeds())
+	slices.SortStableFunc(feeds, func(a, b Feed) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Worker, b.Worker), cmp.Compare(a.Rank, b.Rank))
+	})
+	for i := range feeds {
+		feeds[i].Ignored = list(feeds[i].Ignored)
+	}
+	return feeds
+}
+
+func (r reader) indexes() []Index {
+	all := list(r.src.Indexes())
+	for i := range all {
+		all[i].Indexer.Evicted, all[i].Indexer.Corrections = list(all[i].Indexer.Evicted), list(all[i].Indexer.Corrections)
+	}
+	return all
+}
+
+func (r reader) prefixes(worker string, n int) []WorkerPrefixes {
+	ranks := list(r.src.Prefixes(worker, n))
+	for i := range ranks {
+		ranks[i].Prefixes = list(ranks[i].Prefixes)
+	}
+	return ranks
+}
+
 func (r reader) decisions(limit int) []Decision {
 	all := list(r.src.Decisions(limit))
 	all = all[:min(len(all), limit)]

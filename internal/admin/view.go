@@ -22,6 +22,7 @@ type Source interface {
 	Ready() Readiness
 	// Live is nil unless the process can only be helped by a restart.
 	Live() error
+	Caches
 	Drainer
 }
 
@@ -127,6 +128,8 @@ type Worker struct {
 	CachedShare Figure `json:"cached_share"`
 	// Epoch counts the restarts of the engine that were seen: each emptied its KV cache.
 	Epoch uint64 `json:"epoch"`
+	// Overlap says how it is known what the worker holds.
+	Overlap Overlap `json:"overlap"`
 }
 
 // Decision is one routed request, why it went where it went, and how it ended.

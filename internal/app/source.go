@@ -34,7 +34,8 @@ func (s *source) Status() admin.Status {
 		Version: s.version, StartedAt: s.started, Replica: s.cfg.Replica, Mode: s.mode(),
 		RequestsPerS: sum.RequestsPerS, ErrorsPerS: sum.ErrorsPerS, TTFTP50S: sum.TTFTP50S, TTFTP99S: sum.TTFTP99S, Reuse: sum.Reuse,
 	}
-	for _, w := range s.Workers() {
+	workers, feeds := s.workers()
+	for _, w := range workers {
 		st.RequestsTotal += w.RequestsTotal
 		st.ErrorsTotal += w.FailuresTotal
 		st.InFlight += w.InFlight
@@ -42,6 +43,7 @@ func (s *source) Status() admin.Status {
 			st.Warnings = append(st.Warnings, fmt.Sprintf("%s (%s) is %s: %s", w.Name, w.Address, w.State, w.Cause))
 		}
 	}
+	st.Warnings = append(st.Warnings, admin.FeedWarnings(feeds, workers, time.Now())...)
 	for _, p := range s.router.Pools() {
 		if p.Why == string(prompt.Mismatch) {
 			st.Warnings = append(st.Warnings, fmt.Sprintf("pool %s: its engines make other tokens than its model folder says, "+
@@ -83,15 +85,23 @@ func (s *source) Pools() []admin.Pool {
 }
 
 func (s *source) Workers() []admin.Worker {
-	var workers []admin.Worker
+	workers, _ := s.workers()
+	return workers
+}
+
+// workers are all workers, and the feeds that say what they hold.
+func (s *source) workers() (workers []admin.Worker, feeds []admin.Feed) {
+	feeds = s.Feeds()
+	overlaps := admin.Overlaps(feeds)
 	for _, w := range s.registry.Set().All() {
-		v, stats := s.router.Worker(w.Pool, w.Name, w.Slot), w.Stats()
+		v, stats := s.ranks(w), w.Stats()
 		a := admin.Worker{
 			Name: w.Name, Pool: w.Pool, Address: w.Endpoint, Engine: string(w.Runs()), State: string(w.State), Cause: w.Cause,
 			Since: w.Since, Epoch: w.Epoch, InFlight: v.InFlight, QueueS: admin.Seconds(v.Backlog),
 			CachedBlocksKnown: admin.Known(v.HeldBlocks), RequestsTotal: v.Requests, FailuresTotal: v.Failures,
-			CachedShare: admin.Share(v.Delivered, v.PromptTokens),
+			CachedShare: admin.Share(v.Delivered, v.PromptTokens), Overlap: overlaps[[2]string{w.Pool, w.Name}],
 		}
+		a.Overlap.Mode = string(v.Mode)
 		if v.TTFTP50 > 0 {
 			a.TTFTP50S = admin.Seconds(v.TTFTP50)
 		}
@@ -100,7 +110,7 @@ func (s *source) Workers() []admin.Worker {
 		}
 		workers = append(workers, a)
 	}
-	return workers
+	return workers, feeds
 }
 
 func (s *source) Decisions(limit int) []admin.Decision {

@@ -5,7 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"attache/indexer"
 	"attache/indexer/events"
+	"attache/indexer/runs"
 	"attache/internal/slot"
 	"attache/scoring"
 )
@@ -43,6 +45,23 @@ type WorkerView struct {
 	PromptTokens       uint64 // of requests whose engine reported what it reused
 	Delivered          uint64 // cached tokens that the engine reported
 	TTFTP50            time.Duration
+}
+
+// IndexView is what is remembered of the caches of one pool's workers, and the bounds of that.
+type IndexView struct {
+	Pool      string
+	Told      runs.Stats // by engines
+	MaxBytes  int        // of Told
+	Sent      indexer.Stats
+	MaxBlocks int // of Sent
+}
+
+// RankPrefixes are the most recently used prefixes of one rank of a worker, going by our own decisions.
+type RankPrefixes struct {
+	Pool        string
+	Rank        int
+	BlockTokens int
+	Prefixes    []indexer.Prefix
 }
 
 // Explained is one decision with what every candidate would have cost.
@@ -163,6 +182,32 @@ func (r *Router) Worker(pool, name string, s slot.Slot) WorkerView {
 		v.TTFTP50 = t.ttft.median()
 	}
 	return v
+}
+
+// Indexes shows what is remembered of every pool, in the order of the configuration.
+func (r *Router) Indexes() []IndexView {
+	views := make([]IndexView, len(r.pools))
+	for i, p := range r.pools {
+		views[i] = IndexView{Pool: p.name, Told: p.ledger.Stats(), MaxBytes: int(r.cfg.Events.Index.MaxBytes), Sent: p.index.Stats(),
+			MaxBlocks: r.cfg.Index.MaxBlocks}
+	}
+	return views
+}
+
+// Prefixes lists the n most recently used prefixes of every rank of the workers of that name, each pool's; none when there is
+// none.
+func (r *Router) Prefixes(name string, n int) []RankPrefixes {
+	var all []RankPrefixes
+	for _, w := range r.workers.Set().All() {
+		p := r.byName[w.Pool]
+		if w.Name != name || p == nil {
+			continue
+		}
+		for rank, s := range w.Slots() {
+			all = append(all, RankPrefixes{Pool: w.Pool, Rank: w.Events.FirstRank + rank, BlockTokens: p.keyer.BlockTokens(), Prefixes: p.index.Top(s, n)})
+		}
+	}
+	return all
 }
 
 // InFlight is how many requests are booked on the worker of a slot, in whatever pool it belongs to.
