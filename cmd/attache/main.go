@@ -23,6 +23,7 @@ type cli struct {
 	EnvoyConfig envoyConfigCmd `cmd:"" help:"Print the Envoy configuration that attaches to attache."`
 	Engine      engineCmd      `cmd:"" help:"Run a simulated worker: vLLM, SGLang or TensorRT-LLM."`
 	Tokens      tokensCmd      `cmd:"" help:"Show the prompt, the tokens and the blocks that a request becomes."`
+	Dump        dumpCmd        `cmd:"" help:"Show what a running attache knows: workers, feeds of KV events, memory, prefixes."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
 }
 
@@ -38,7 +39,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	var c cli
 	ended := -1 // by --help
 	parser := kong.Must(&c, kong.Name("attache"), kong.Writers(out, errs), kong.Exit(func(status int) { ended = status }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(out, (*io.Writer)(nil)), engineVars(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(out, (*io.Writer)(nil)), engineVars(), dumpVars(),
 		kong.Description("Sends each LLM request to the GPU worker that will answer it soonest: the one that holds the\n"+
 			"prompt's KV cache and is not too busy. Attaches to Envoy by ext_proc and xDS.\n\n"+
 			"Start here: attache serve --workers 10.0.0.1:8000,10.0.0.2:8000"))
