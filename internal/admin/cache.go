@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -216,7 +217,7 @@ func FeedWarnings(feeds []Feed, workers []Worker, now time.Time) []string {
 	})
 	var warnings []string
 	for _, f := range bad[:min(len(bad), maxWarnings)] {
-		warnings = append(warnings, f.warning(now))
+		warnings = append(warnings, f.warning())
 	}
 	if more := len(bad) - len(warnings); more > 0 {
 		warnings = append(warnings, fmt.Sprintf("%d more feeds of KV events are not live: see attache dump or /api/v1/feeds", more))
@@ -225,7 +226,7 @@ func FeedWarnings(feeds []Feed, workers []Worker, now time.Time) []string {
 }
 
 // warning is what is wrong with the feed and what to do about it.
-func (f *Feed) warning(now time.Time) string {
+func (f *Feed) warning() string {
 	name := f.Worker
 	if f.Rank > 0 {
 		name = fmt.Sprintf("%s, rank %d", f.Worker, f.Rank)
@@ -237,7 +238,10 @@ func (f *Feed) warning(now time.Time) string {
 		todo = "compare what the engine publishes with prompt.block_tokens and with the worker's events in the configuration, " +
 			"or turn its events off"
 	case feedConnecting:
-		what = "has not been connected to " + f.Endpoint
+		what = "has not been connected"
+		if !strings.Contains(f.Reason, f.Endpoint) {
+			what += " to " + f.Endpoint
+		}
 		todo = "check that the engine publishes there (vLLM: --kv-events-config) and that the port is open from here"
 	case feedReplaying, feedGap:
 		what = "has not caught up"
@@ -245,7 +249,7 @@ func (f *Feed) warning(now time.Time) string {
 	}
 	s := fmt.Sprintf("%s: its feed of KV events %s", name, what)
 	if !f.Since.IsZero() {
-		s += " for " + now.Sub(f.Since).Truncate(time.Second).String()
+		s += " since " + f.Since.UTC().Format("2006-01-02 15:04:05 UTC") // not for how long: the sentence stays the same
 	}
 	if f.Reason != "" {
 		s += " (" + f.Reason + ")"

@@ -102,12 +102,12 @@ func TestFeedWarnings(t *testing.T) {
 	f := newFake()
 	f.workers[3].State = "ready" // gpu-d
 	want := []string{
-		"gpu-f: its feed of KV events has not been trustworthy for 30s (requests with new blocks end, but no events come: does this engine publish " +
+		"gpu-f: its feed of KV events has not been trustworthy since 2026-03-04 11:59:30 UTC (requests with new blocks end, but no events come: does this engine publish " +
 			"any?); it is routed by attache's own decisions; compare what the engine publishes with prompt.block_tokens and with the worker's " +
 			"events in the configuration, or turn its events off",
-		"gpu-d: its feed of KV events has not been connected to tcp://10.0.3.11:5557 for 2h0m0s (dial tcp 10.0.3.14:5557: connect: connection refused); " +
+		"gpu-d: its feed of KV events has not been connected to tcp://10.0.3.11:5557 since 2026-03-04 10:00:00 UTC (dial tcp 10.0.3.14:5557: connect: connection refused); " +
 			"it is routed by attache's own decisions; check that the engine publishes there (vLLM: --kv-events-config) and that the port is open from here",
-		"gpu-h: its feed of KV events has not caught up for 1m30s; it is routed by attache's own decisions; check that the engine answers at " +
+		"gpu-h: its feed of KV events has not caught up since 2026-03-04 11:58:30 UTC; it is routed by attache's own decisions; check that the engine answers at " +
 			"tcp://10.0.3.11:5657, and whether it is overloaded",
 	}
 	if diff := cmp.Diff(want, FeedWarnings(f.feeds, f.workers, noon)); diff != "" {

@@ -57,7 +57,11 @@ func (f *fake) play(done <-chan struct{}) {
 	shift := time.Since(noon)
 	f.status.StartedAt = f.status.StartedAt.Add(shift)
 	for i := range f.workers {
-		f.workers[i].Since = f.workers[i].Since.Add(shift)
+		w := &f.workers[i]
+		w.Since = w.Since.Add(shift)
+		if w.Overlap.Feeds > 0 {
+			w.Overlap.Since = w.Overlap.Since.Add(shift)
+		}
 	}
 	script := f.made
 	now := time.Now().Add(-301 * time.Second)

@@ -1,6 +1,7 @@
 // How figures are written: always with a unit, a dash when unknown. Each function returns [number, unit].
 
 const grouped = new Intl.NumberFormat('en-US');
+const rough = new Intl.NumberFormat('en-US', { notation: 'compact', maximumFractionDigits: 1 });
 export const unknown = '–';
 
 export const known = (v) => typeof v === 'number' && Number.isFinite(v);
@@ -8,6 +9,7 @@ const fixed = (v, large) => (v >= 100 ? grouped.format(Math.round(v)) : v.toFixe
 
 const figure = (v, number, unit) => (known(v) ? [number(v), unit] : [unknown, '']);
 export const count = (v, unit = '') => figure(v, grouped.format, unit);
+export const compact = (v, unit = '') => figure(v, rough.format, unit);
 export const rate = (v) => figure(v, () => fixed(v, v === 0 ? 0 : 2), '/s');
 export const percent = (v) => figure(v, () => String(Math.round(v * 100)), '%');
 export const factor = (v) => figure(v, () => v.toFixed(2), '×');

@@ -1,7 +1,7 @@
 // The table of workers.
 
 import { $, bar, code, h, hint, keyed, quantity, set, text } from './dom.js';
-import { count, join, percent, seconds, since, unknown } from './format.js';
+import { compact, count, join, percent, plural, seconds, since, unknown } from './format.js';
 
 const cell = (cls, ...kids) => h('td', { class: cls }, ...kids);
 
@@ -11,13 +11,20 @@ const states = {
   suspect: ['▲', 'degraded'], unhealthy: ['■', 'failed'],
 };
 
+// How a worker's overlap is known, as long as its feed of events is live or there is none; and the feed when it is not.
+const modes = { exact: ['●', 'ok'], partial: ['◐', 'ok'], approximate: ['○', 'idle'] };
+const feeds = { replaying: ['▲', 'degraded'], gap: ['▲', 'degraded'], connecting: ['▲', 'degraded'], stale: ['■', 'failed'] };
+const down = 'feed down';
+const isDown = ({ overlap: o }) => o.live < o.feeds;
+
 export function workers() {
   let latest = null;
   const render = () => {
     const { workers: all, at } = latest;
     const words = $('filter').value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = all.filter((w) => {
-      const line = [w.name, w.pool, w.state, w.address, w.engine].join(' ').toLowerCase();
+      const line = [w.name, w.pool, w.state, w.address, w.engine, w.overlap.mode, isDown(w) ? `${down} ${w.overlap.state}` : '']
+        .join(' ').toLowerCase();
       return words.every((word) => line.includes(word));
     });
     // One scale for all, in steps, so that bars compare and do not dance.
@@ -27,6 +34,7 @@ export function workers() {
     };
     keyed($('workers'), found.map((w) => ({ ...w, at, scale })), (w) => `${w.pool}/${w.name}`, worker);
     const present = Object.keys(states).map((state) => ({ state, n: all.filter((w) => w.state === state).length }))
+      .concat({ state: down, n: all.filter(isDown).length })
       .filter(({ n }) => n > 0);
     keyed($('tallies'), present, (p) => p.state, tally);
     text($('workers-count'), words.length ? `${found.length} of ${all.length}` : `${all.length}`);
@@ -46,7 +54,7 @@ function tally({ state }) {
     $('filter').value = $('filter').value === state ? '' : state;
     $('filter').dispatchEvent(new Event('input'));
   });
-  return { node, update: ({ n }) => text(node, `${states[state][0]} ${n} ${state}`) };
+  return { node, update: ({ n }) => text(node, `${states[state]?.[0] ?? '▲'} ${n} ${state}`) };
 }
 
 const step = (v) => 2 ** Math.ceil(Math.log2(v));
@@ -57,12 +65,13 @@ function worker() {
   const age = h('span', { class: 'dim' }), cause = h('small');
   const load = () => ({ value: h('span'), bar: bar() });
   const inFlight = load(), queue = load(), kv = load(), cached = load();
+  const known = overlap();
   const ttft = h('span'), requests = h('span'), failures = h('small'), button = h('button', { type: 'button' });
   const loaded = (l) => cell('num load', l.value, l.bar.node);
   const node = h('tr', {},
     cell('who', h('div', { class: 'clip' }, name), where),
     cell('state', h('div', { class: 'clip' }, mark, word, ' ', age), cause),
-    ...[inFlight, queue, kv, cached].map(loaded),
+    ...[inFlight, queue, kv].map(loaded), known.node, loaded(cached),
     cell('num', ttft), cell('num wide', requests, failures), cell('num', button));
   let current = null;
   button.addEventListener('click', () => drain(current, button));
@@ -90,6 +99,7 @@ function worker() {
       kv.bar.fill(w.kv_usage);
       kv.bar.node.className = `bar ${w.kv_usage >= 0.97 ? 'full' : w.kv_usage >= 0.9 ? 'hot' : ''}`;
       set(kv.value, { title: `${join(count(w.cached_blocks_known))} cached blocks known to the index` });
+      known.update(w);
       quantity(cached.value, percent(w.cached_share));
       cached.bar.fill(w.cached_share);
       cached.bar.node.className = 'bar s2';
@@ -98,6 +108,30 @@ function worker() {
       text(failures, w.failures_total ? `${join(count(w.failures_total))} failed` : '');
       text(button, w.state === 'draining' ? 'Give back' : 'Drain');
       set(button, { 'aria-label': `${button.textContent} ${w.name}` });
+    },
+  };
+}
+
+// overlap is the cell that says how it is known what a worker holds, and what that is by tier.
+function overlap() {
+  const mark = h('span', { class: 'mark', 'aria-hidden': 'true' }), word = h('b'), trouble = h('small'), tiers = h('small');
+  const node = cell('overlap', h('div', {}, mark, word), trouble, tiers);
+  return {
+    node,
+    update({ overlap: o, at }) {
+      const [sign, level] = (o.live < o.feeds && feeds[o.state]) || modes[o.mode] || ['?', 'idle'];
+      const lasts = since(o.since, at) === unknown ? '' : ` for ${since(o.since, at)}`;
+      text(mark, sign);
+      text(word, o.mode);
+      set(mark, { 'data-level': level });
+      set(word, { 'data-level': level });
+      text(trouble, o.live < o.feeds ? `feed ${o.state}` : '');
+      set(trouble, { 'data-level': level });
+      const held = Object.entries(o.held_blocks).filter(([, n]) => n > 0);
+      text(tiers, held.map(([tier, n]) => `${join(compact(n))} ${tier}`).join(' · '));
+      set(node, { title: o.feeds === 0 ? 'No feed of KV events: known by what attache itself sent there'
+        : [`${o.live} of ${plural(o.feeds, 'feed')} of KV events live; ${o.state}${lasts}`, o.reason,
+          held.map(([tier, n]) => `${join(count(n, 'blocks'))} on ${tier}`).join(', ')].filter(Boolean).join('\n') });
     },
   };
 }
