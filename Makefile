@@ -73,6 +73,14 @@ bench: ## Run the benchmarks; BENCH=regexp chooses.
 bench-extproc: ## Compare the CPU of a decision with a plain no-op ext_proc server, in one run.
 	go run ./extproc/bench $(BENCH_ARGS)
 
+.PHONY: bench-index
+bench-index: ## Measure the index of engines' events; prints one line of JSON. BENCH_ARGS="-measure readers", see docs/performance.md
+	@go run ./indexer/bench $(BENCH_ARGS)
+
+.PHONY: bench-events
+bench-events: ## Measure what an engine's message costs until readers see it, on one core.
+	go test -run '^$$' -bench 'Wire' -benchmem -cpu 1 -count 5 ./indexer/events
+
 .PHONY: bench-tokens
 bench-tokens: vocabularies $(CACHE)/oracle/bin/python ## Compare the tokenizer with tokenizers and fastokens, on one core, in one run.
 	@$(CACHE)/oracle/bin/pip install --quiet --disable-pip-version-check --no-deps $(RIVAL) || echo "$(RIVAL) does not install here: comparing without it"

@@ -20,6 +20,7 @@ var rungs = map[string][]string{
 	"e2e":                       {"*"},
 	"e2e/vllm":                  {"*"},
 	"extproc/bench":             {"*"},
+	"indexer/bench":             {"indexer/runs", "indexer/yardstick", "internal/block"},
 	"internal/config/configdoc": {"internal/config"},
 	// Config types only.
 	"internal/config": {"extproc", "internal/admin", "internal/prompt", "indexer", "internal/router", "internal/worker", "scoring", "xds"},
@@ -37,6 +38,7 @@ var rungs = map[string][]string{
 	"indexer":                   {"internal/block"},
 	"indexer/runs":              {"internal/block"},
 	"indexer/pages":             {"internal/block"},
+	"indexer/yardstick":         {"internal/block"},
 	"indexer/events": {"indexer/events/wire", "indexer/events/zmtp", "indexer/pages", "indexer/runs", "internal/block",
 		"internal/worker"},
 	"indexer/events/wire": {},
