@@ -57,12 +57,14 @@ func (r Ignored) String() string {
 // Pages that are smaller are joined. All of that is worked out before the index is locked.
 type applier struct {
 	slot   slot.Slot
-	block  int           // tokens of the pool's blocks
-	page   int           // tokens of the engine's; 0 not known yet
-	room   int           // blocks that the engine has room for; 0 not known
-	plain  bool          // announcements are not counted
-	joiner *pages.Joiner // of pages smaller than blocks; nil for others
-	pulled bool          // from TensorRT-LLM's own interface, whose removals mean all tiers
+	block  int                // tokens of the pool's blocks
+	page   int                // tokens of the engine's; 0 not known yet
+	room   int                // blocks that the engine has room for; 0 not known
+	plain  bool               // announcements are not counted
+	joiner *pages.Joiner      // of pages smaller than blocks; nil for others
+	joined func(pages.Blocks) // what is done with its blocks, and with those that it takes back: made once with it
+	parted func(slot.Tier, []uint64)
+	pulled bool // from TensorRT-LLM's own interface, whose removals mean all tiers
 
 	hasGroup bool // that group's events are indexed, others' not
 	group    int32
@@ -117,6 +119,7 @@ func (a *applier) newJoiner() *pages.Joiner {
 	if err != nil {
 		panic(err) // fit lets only sizes pass that go together
 	}
+	a.joined, a.parted = a.bring, a.takeBack
 	return j
 }
 
@@ -154,7 +157,7 @@ func (a *applier) event(e *wire.Event, payload []byte) error {
 		if a.pulled && e.Tier == wire.TierUnsaid {
 			tier = pages.EveryTier
 		}
-		a.joiner.Remove(tier, e.Hashes, a.takeBack)
+		a.joiner.Remove(tier, e.Hashes, a.parted)
 	case e.Kind == wire.Removed && a.pulled && e.Tier == wire.TierUnsaid:
 		a.changes = append(a.changes, change{kind: removeAll, keys: a.split(e.Hashes)})
 	case e.Kind == wire.Removed:
@@ -245,11 +248,13 @@ func (a *applier) join(e *wire.Event, tier slot.Tier, seed uint64) {
 		a.ignored[IgnoredMedia]++
 		return
 	}
-	a.joiner.Store(pages.Stored{Tier: tier, Root: !e.HasParent, Seed: seed, Parent: e.Parent, Pages: e.Hashes, Tokens: e.Tokens},
-		func(b pages.Blocks) {
-			a.changes = append(a.changes, change{kind: store, tier: b.Tier, stored: runs.Stored{
-				Root: b.Root, Parent: b.Parent, Engine: a.keep(&a.keys, b.Keys), Hashes: a.keep(&a.locals, b.Locals)}})
-		})
+	a.joiner.Store(pages.Stored{Tier: tier, Root: !e.HasParent, Seed: seed, Parent: e.Parent, Pages: e.Hashes, Tokens: e.Tokens}, a.joined)
+}
+
+// bring notes that blocks became complete.
+func (a *applier) bring(b pages.Blocks) {
+	a.changes = append(a.changes, change{kind: store, tier: b.Tier, stored: runs.Stored{
+		Root: b.Root, Parent: b.Parent, Engine: a.keep(&a.keys, b.Keys), Hashes: a.keep(&a.locals, b.Locals)}})
 }
 
 // takeBack notes that blocks are not complete any more.

@@ -27,12 +27,12 @@ const (
 
 // newStream makes batches of one to eight events, each of 16 blocks of 16 tokens, in pages of the engine's size. Ids are
 // distributed as those of text: most tokens are frequent.
-func newStream(tb testing.TB, enc wire.Encoder, page int) *stream {
+func newStream(tb testing.TB, enc wire.Encoder, page, prompts int) *stream {
 	tb.Helper()
 	r := rand.New(rand.NewPCG(1, uint64(page)))
-	s := &stream{blocks: streamPrompts * streamTokens / streamBlock}
+	s := &stream{blocks: prompts * streamTokens / streamBlock}
 	var fill, steady []wire.DraftEvent
-	for range streamPrompts {
+	for range prompts {
 		keys, ids := make([]uint64, streamTokens/page), make([]uint32, streamTokens)
 		for i := range keys {
 			keys[i] = r.Uint64()
@@ -119,7 +119,7 @@ func BenchmarkWire(b *testing.B) {
 		{"vLLM array", wire.Encoder{Dialect: wire.VLLMArray}, 16},
 		{"SGLang page 1", wire.Encoder{Dialect: wire.SGLangMap}, 1},
 	} {
-		s := newStream(b, form.enc, form.page)
+		s := newStream(b, form.enc, form.page, streamPrompts)
 		for _, stage := range []struct {
 			name string
 			do   func(*taker, []byte)
@@ -150,10 +150,10 @@ func BenchmarkWire(b *testing.B) {
 
 // TestReadDoesNotAllocate: from the bytes of a batch to changes of the index nothing is allocated once the buffers have grown.
 func TestReadDoesNotAllocate(t *testing.T) {
-	for _, enc := range []wire.Encoder{{Dialect: wire.VLLMMap}, {Dialect: wire.VLLMArray}} {
-		s := newStream(t, enc, streamBlock)
+	for enc, page := range map[wire.Encoder]int{{Dialect: wire.VLLMMap}: 16, {Dialect: wire.VLLMArray}: 16, {Dialect: wire.SGLangMap}: 1} {
+		s := newStream(t, enc, page, 8)
 		k := newTaker()
-		for _, p := range s.steady {
+		for _, p := range slices.Concat(s.fill, s.steady) {
 			k.read(p)
 		}
 		i := 0
@@ -173,7 +173,7 @@ func TestStream(t *testing.T) {
 		if page < streamBlock {
 			enc.Dialect = wire.SGLangMap
 		}
-		s := newStream(t, enc, page)
+		s := newStream(t, enc, page, 8)
 		k := newTaker()
 		for _, p := range slices.Concat(s.fill, s.steady) {
 			k.take(p)
