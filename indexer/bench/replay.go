@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"runtime"
 	"slices"
 	"time"
@@ -52,7 +51,7 @@ func (o options) replay() (any, error) {
 	for n := range o.rounds {
 		f := o.replayOnce(r)
 		if err := check("of the replay", f.Checksum, r.Sum); err != nil {
-			return f, errors.Join(err)
+			return f, err
 		}
 		if n == 0 {
 			best = f
