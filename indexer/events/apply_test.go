@@ -207,33 +207,54 @@ func TestShift(t *testing.T) {
 	}
 }
 
-func TestParseInfo(t *testing.T) {
+func TestParseAdvertised(t *testing.T) {
+	vllm := func(text string) string {
+		return `{"0":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":` + text + `,"buffer_steps":10000,"topic":"kv"}}`
+	}
 	for _, c := range []struct {
-		name, text string
-		want       advertised
-		err        string
+		name  string
+		parse func([]byte) (advertised, error)
+		text  string
+		want  []ports
+		err   string
 	}{
-		{"a publisher", `{"kv_events":{"publisher":"zmq","endpoint_host":"*","endpoint_port_base":5557,"topic":"","block_size":16,"dp_size":2}}`,
-			advertised{port: 5557}, ""},
-		{"none", `{"kv_events":null}`, advertised{}, ""},
-		{"none, of an older version", `{"page_size":1}`, advertised{}, ""},
-		{"one that goes nowhere", `{"kv_events":{"publisher":"null","endpoint_port_base":5557}}`, advertised{}, ""},
-		{"a port that is none", `{"kv_events":{"publisher":"zmq","endpoint_port_base":70000}}`, advertised{}, "out of range"},
-		{"no JSON", `<html>`, advertised{}, "/server_info"},
+		{"SGLang, two ranks", parseInfo, `{"kv_events":{"publisher":"zmq","endpoint_host":"*","endpoint_port_base":5557,"topic":"","block_size":16,"dp_size":2}}`,
+			[]ports{{events: 5557}, {events: 5558}}, ""},
+		{"SGLang publishes nothing", parseInfo, `{"kv_events":null}`, nil, ""},
+		{"an older SGLang", parseInfo, `{"page_size":1}`, nil, ""},
+		{"SGLang's goes nowhere", parseInfo, `{"kv_events":{"publisher":"null","endpoint_port_base":5557}}`, nil, ""},
+		{"a port that is none", parseInfo, `{"kv_events":{"publisher":"zmq","endpoint_port_base":70000}}`, nil, "out of range"},
+		{"more ranks than ports", parseInfo, `{"kv_events":{"publisher":"zmq","endpoint_port_base":65500,"dp_size":100}}`, nil, "out of range"},
+		{"no JSON", parseInfo, `<html>`, nil, "invalid character"},
+		{"vLLM", parseSources, vllm(`"tcp://*:5557","replay_endpoint":"tcp://*:5657"`), []ports{{5557, 5657, "kv"}}, ""},
+		{"vLLM without replays", parseSources, vllm(`"tcp://*:5557","replay_endpoint":null`), []ports{{5557, 0, "kv"}}, ""},
+		{"a vLLM that dials", parseSources, vllm(`"tcp://gateway:5557"`), []ports{{0, 0, "kv"}}, ""},
+		{"vLLM on IPv6", parseSources, vllm(`"tcp://[::]:5557"`), []ports{{5557, 0, "kv"}}, ""},
+		{"vLLM publishes nothing", parseSources, `{}`, nil, ""},
+		{"one of two ranks of vLLM", parseSources, `{"1":{"publisher":"zmq","endpoint":"tcp://*:5558"}}`, []ports{{}, {events: 5558}}, ""},
+		{"a rank that is none", parseSources, `{"x":{}}`, nil, `"x" is no rank`},
 	} {
-		got, err := parseInfo([]byte(c.text))
-		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s: %+v, %v; want %+v, %q", c.name, got, err, c.want, c.err)
+		got, err := c.parse([]byte(c.text))
+		if !slices.Equal(got.ranks, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %+v, %v; want %+v, %q", c.name, got.ranks, err, c.want, c.err)
 		}
 	}
 }
 
-func FuzzParseInfo(f *testing.F) {
+func FuzzParseAdvertised(f *testing.F) {
 	f.Add([]byte(`{"kv_events":{"publisher":"zmq","endpoint_port_base":5557,"dp_size":2}}`))
+	f.Add([]byte(`{"0":{"publisher":"zmq","endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5657"}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		a, err := parseInfo(text)
-		if err == nil && (a.port < 0 || a.port > 65535) {
-			t.Errorf("port %d", a.port)
+		for _, parse := range []func([]byte) (advertised, error){parseInfo, parseSources} {
+			a, err := parse(text)
+			if err != nil {
+				continue
+			}
+			for _, p := range a.ranks {
+				if p.events < 0 || p.events > 65535 || p.replay < 0 || p.replay > 65535 {
+					t.Errorf("%+v", p)
+				}
+			}
 		}
 	})
 }

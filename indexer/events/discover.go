@@ -6,19 +6,36 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"attache/internal/worker"
 )
 
-// advertised is what an engine says of its own publisher. A zero port: nothing.
-type advertised struct{ port int }
+// advertised is what an engine says of its own publishers, one for each data-parallel rank. Ports of 0: it says none.
+type advertised struct{ ranks []ports }
 
-// finder asks engines where they publish. SGLang says so in GET /server_info (since 2026-05-23, #25844); vLLM says so over the gRPC
-// of its Rust front end alone, so there a port must be configured. Neither names the replay port. Every worker is asked once in each of its lives.
+type ports struct {
+	events, replay int
+	topic          string
+}
+
+// of is what is said of one rank; ok is false for nothing.
+func (a *advertised) of(rank int) (p ports, ok bool) {
+	if a == nil || rank >= len(a.ranks) || a.ranks[rank].events == 0 {
+		return ports{}, false
+	}
+	return a.ranks[rank], true
+}
+
+// finder asks engines where they publish. vLLM says so in GET /kv_event_sources (in 0.32), SGLang in GET /server_info (since
+// 2026-05-23, #25844) without its replay port; others do not, and need ports in the configuration. Every worker is asked once in
+// each of its lives.
 type finder struct {
 	ledger  *Ledger
 	client  *http.Client
@@ -46,7 +63,8 @@ func newFinder(l *Ledger) *finder {
 
 // find is what is known of a worker; it asks beside, and the ledger looks again.
 func (d *finder) find(ctx context.Context, w *worker.Worker, source PoolConfig) *advertised {
-	if source.Mode == modeOff || source.Port != 0 || w.Events.Off || w.Events.Endpoint != "" || w.Runs() != worker.SGLang || !w.Eligible() {
+	if source.Mode == modeOff || source.Port != 0 || w.Events.Off || source.Bind != "" || source.Pull || w.Events.Endpoint != "" || !w.Eligible() ||
+		w.Runs() != worker.SGLang && w.Runs() != worker.VLLM {
 		return nil
 	}
 	d.mu.Lock()
@@ -84,7 +102,11 @@ func (d *finder) wait() { d.running.Wait() }
 const maxInfo = 1 << 20
 
 func (d *finder) ask(ctx context.Context, w *worker.Worker) (advertised, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.Endpoint+"/server_info", nil)
+	path, parse := "/kv_event_sources", parseSources
+	if w.Runs() == worker.SGLang {
+		path, parse = "/server_info", parseInfo
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.Endpoint+path, nil)
 	if err != nil {
 		return advertised{}, err
 	}
@@ -93,33 +115,89 @@ func (d *finder) ask(ctx context.Context, w *worker.Worker) (advertised, error) 
 		return advertised{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return advertised{}, fmt.Errorf("status %d on GET /server_info", resp.StatusCode)
+	switch {
+	case resp.StatusCode == http.StatusNotFound: // an older version
+		return advertised{}, nil
+	case resp.StatusCode != http.StatusOK:
+		return advertised{}, fmt.Errorf("status %d on GET %s", resp.StatusCode, path)
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxInfo))
 	if err != nil {
 		return advertised{}, err
 	}
-	return parseInfo(text)
+	found, err := parse(text)
+	if err != nil {
+		return advertised{}, fmt.Errorf("GET %s: %w", path, err)
+	}
+	return found, nil
 }
 
+// maxRanks bounds the ranks that an engine may claim.
+const maxRanks = 256
+
 // parseInfo reads the block kv_events of SGLang's /server_info. Engines that publish nothing have none, or null.
-func parseInfo(text []byte) (advertised, error) {
+func parseInfo(text []byte) (a advertised, err error) {
 	var info struct {
 		Events *struct {
 			Publisher string `json:"publisher"`
 			Port      int    `json:"endpoint_port_base"`
+			Topic     string `json:"topic"`
+			Ranks     int    `json:"dp_size"`
 		} `json:"kv_events"`
 	}
 	if err := json.Unmarshal(text, &info); err != nil {
-		return advertised{}, fmt.Errorf("/server_info: %w", err)
+		return a, err
 	}
 	e := info.Events
 	if e == nil || e.Publisher != "zmq" {
-		return advertised{}, nil
+		return a, nil
 	}
-	if e.Port < 1 || e.Port > 65535 {
-		return advertised{}, errors.New("/server_info: kv_events has a port out of range")
+	if e.Port < 1 || e.Ranks < 0 || e.Ranks > maxRanks || e.Port+e.Ranks > 65535 {
+		return a, errors.New("kv_events has a port or dp_size out of range")
 	}
-	return advertised{port: e.Port}, nil
+	for rank := range max(1, e.Ranks) {
+		a.ranks = append(a.ranks, ports{events: e.Port + rank, topic: e.Topic})
+	}
+	return a, nil
+}
+
+// parseSources reads vLLM's /kv_event_sources: by rank, what --kv-events-config became.
+func parseSources(text []byte) (a advertised, err error) {
+	var sources map[string]struct {
+		Publisher string `json:"publisher"`
+		Endpoint  string `json:"endpoint"`
+		Replay    string `json:"replay_endpoint"`
+		Topic     string `json:"topic"`
+	}
+	if err := json.Unmarshal(text, &sources); err != nil {
+		return a, err
+	}
+	for key, s := range sources {
+		rank, err := strconv.Atoi(key)
+		if err != nil || rank < 0 || rank >= maxRanks {
+			return advertised{}, fmt.Errorf("%q is no rank", key)
+		}
+		if s.Publisher != "zmq" {
+			continue
+		}
+		for rank >= len(a.ranks) {
+			a.ranks = append(a.ranks, ports{})
+		}
+		a.ranks[rank] = ports{events: portOf(s.Endpoint), replay: portOf(s.Replay), topic: s.Topic}
+	}
+	return a, nil
+}
+
+// portOf is the port of a tcp endpoint that is bound at all addresses; 0 for any other: vLLM dials where a host is named.
+func portOf(endpoint string) int {
+	rest, ok := strings.CutPrefix(endpoint, "tcp://")
+	host, text, err := net.SplitHostPort(rest)
+	if !ok || err != nil || host != "*" && host != "::" {
+		return 0
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return int(port)
 }

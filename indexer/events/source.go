@@ -50,11 +50,18 @@ func (c PoolConfig) source(w *worker.Worker, rank int, found *advertised) (s Sou
 	case c.Port != 0:
 		s.Endpoint = at(w.Addr.Addr(), c.Port+rank)
 		s.Replay = c.replayOf(w, rank)
-	case found != nil && found.port != 0:
-		s.Endpoint = at(w.Addr.Addr(), found.port+rank)
-		s.Replay = c.replayOf(w, rank)
 	default:
-		return s, false
+		said, ok := found.of(rank)
+		if !ok {
+			return s, false
+		}
+		s.Endpoint, s.Replay = at(w.Addr.Addr(), said.events), c.replayOf(w, rank)
+		if s.Replay == "" && said.replay != 0 {
+			s.Replay = at(w.Addr.Addr(), said.replay)
+		}
+		if s.Topic == "" {
+			s.Topic = said.topic
+		}
 	}
 	return s, true
 }
