@@ -21,6 +21,9 @@ import (
 //	partial       whichever knows of more
 //	approximate   the index
 //
+// An engine's blocks are matched by their tokens: of a prompt whose tokens are not known the ledger says nothing, and of one whose
+// tokens are known in part only, as with an image in it, no more than of that part.
+//
 // In every mode decisions are remembered, so that falling from one to another loses nothing.
 
 // held is what is known of one chain, by slot. Reused from request to request.
@@ -29,17 +32,27 @@ type held struct {
 	places []int32      // by slot, its place in told.Hits plus 1
 	sent   []int32      // by slot, leading blocks remembered
 	flying []int32      // by slot, leading blocks on their way
+	chain  *prompt.Chain
 }
 
 // look asks all memories.
 func (h *held) look(p *pool, chain *prompt.Chain) {
-	p.ledger.Overlap(chain.Hashes, &h.told)
+	h.chain = chain
+	p.ledger.Overlap(chain.Hashes[:named(chain)], &h.told)
 	h.sent = p.index.Overlap(chain.Hashes, h.sent)
 	h.flying = p.flights.overlap(chain.Hashes, h.flying)
 	clear(h.places)
 	for i, hit := range h.told.Hits {
 		h.places = put(h.places, hit.Slot, int32(i)+1)
 	}
+}
+
+// named is how many leading blocks of a chain engines have in common with us.
+func named(c *prompt.Chain) int {
+	if c.Rung == prompt.Approximate {
+		return 0
+	}
+	return c.Own
 }
 
 // put sets an element of a slice that is as long as it needs to be.
@@ -63,13 +76,12 @@ func at(by []int32, s slot.Slot) int {
 // less than those on the device, and what a broken stream said loses weight.
 func (h *held) of(p *pool, cfg *events.Config, s slot.Slot, now time.Time) (blocks int, doubt float64) {
 	e := p.ledger.Evidence(s)
-	sure := at(h.sent, s)
-	switch e.Mode {
-	case events.Approximate:
+	sure, own := at(h.sent, s), named(h.chain)
+	switch {
+	case e.Mode == events.Approximate || own == 0:
 		return sure, p.doubt(s)
-	case events.Exact:
+	case e.Mode == events.Exact && own == len(h.chain.Hashes):
 		sure = at(h.flying, s)
-	case events.Partial:
 	}
 	place := at(h.places, s)
 	if place == 0 {

@@ -232,7 +232,7 @@ func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set
 	}
 	rec.slot = s.ranked[0].Slot
 	rec.mark = p.index.Remember(rec.slot, rec.chain)
-	if p.modeOf(rec.slot) == events.Exact {
+	if p.modeOf(rec.slot) == events.Exact && named(&s.chain) == len(rec.chain) {
 		rec.flight = p.flights.add(rec.slot, rec.chain, booking.Prefilled)
 	}
 	rec.fresh = s.chain.Tokens-rec.captured >= freshBlocks*s.chain.BlockTokens
