@@ -84,6 +84,9 @@ type Feed struct {
 	Epoch uint64 `json:"epoch"`
 	// Sequence is the number of the last batch applied; unknown before the first.
 	Sequence Figure `json:"sequence"`
+	// Digest names that batch by its bytes, 16 hexadecimal digits: followers of one engine that are at one batch have the same.
+	// "" before the first, and where events are pulled.
+	Digest string `json:"digest"`
 	// Complete says that every batch since the engine's start was applied.
 	Complete bool `json:"complete"`
 	// HeardAgeS is how long ago the engine was last heard of: a batch, or an answer that nothing was missed.

@@ -21,6 +21,7 @@ func (f *fake) cache() {
 			Epoch: 1, Complete: mode == "exact", HeldBlocks: held, Batches: 40_000, Received: 90_000, ReceivedBytes: 31_000_000, Replays: 3,
 		}
 		if mode != "approximate" {
+			feed.Digest = "00b5e55ed0000001"
 			feed.Sequence, feed.HeardAgeS, feed.LagS, feed.PageTokens = Known(39_999), Known(0.25), Known(0.0021), Known(16)
 		}
 		f.feeds = append(f.feeds, feed)

@@ -35,6 +35,9 @@ func feed(f *events.Status, now time.Time) admin.Feed {
 	if f.Known {
 		a.Sequence = admin.Known(f.Sequence)
 	}
+	if f.Known && f.Digest != 0 {
+		a.Digest = fmt.Sprintf("%016x", f.Digest)
+	}
 	if !f.Heard.IsZero() {
 		a.HeardAgeS = admin.Seconds(now.Sub(f.Heard))
 	}
