@@ -73,5 +73,7 @@ func TestFeedsAreShown(t *testing.T) {
 	}
 	if _, text := get(t, a, "/api/v1/status"); strings.Contains(text, "feed of KV events") {
 		t.Errorf("a warning of nothing: %s", text)
+	} else if !strings.Contains(text, "pool default: its engines publish KV events, but prompts are cut by length (no_model)") {
+		t.Errorf("events that are of no use, and no warning: %s", text)
 	}
 }

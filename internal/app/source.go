@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,11 @@ func (s *source) Status() admin.Status {
 		if p.Why == string(prompt.Mismatch) {
 			st.Warnings = append(st.Warnings, fmt.Sprintf("pool %s: its engines make other tokens than its model folder says, "+
 				"so prompts are cut by length; the log shows an example", p.Name))
+		}
+		published := slices.ContainsFunc(feeds, func(f admin.Feed) bool { return f.Pool == p.Name })
+		if published && p.Rung == prompt.Approximate.String() && p.Why != string(prompt.Loading) {
+			st.Warnings = append(st.Warnings, fmt.Sprintf("pool %s: its engines publish KV events, but prompts are cut by length (%s), so that "+
+				"their blocks match none of them: give the pool its model's folder, prompt.model_dir, or turn events off", p.Name, p.Why))
 		}
 	}
 	if st.ErrorsTotal > 0 {
