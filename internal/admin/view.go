@@ -99,6 +99,20 @@ type Pool struct {
 	RungReason string `json:"rung_reason"`
 	// SpeedFactor is the learnt k of the time policy: observed over estimated first-token time. 1 is as configured.
 	SpeedFactor Figure `json:"speed_factor"`
+	// Accuracy is how well predictions on that rung agree with what engines deliver.
+	Accuracy Accuracy `json:"accuracy"`
+	// VerifyS is how often silent engines should be asked for missed events, by what was found so far.
+	VerifyS Figure `json:"recommended_verify_interval_s"`
+}
+
+// Accuracy compares the tokens predicted to be cached with those that engines say were, over the last some hundred requests;
+// unknown before the first.
+type Accuracy struct {
+	// Agreed is the share, of the tokens predicted or delivered, that were both.
+	Agreed Figure `json:"agreed"`
+	// Kept is the share of the predicted tokens that were delivered, Foreseen that of the delivered ones that were predicted.
+	Kept     Figure `json:"kept"`
+	Foreseen Figure `json:"foreseen"`
 }
 
 // Worker is one engine endpoint.
@@ -128,6 +142,10 @@ type Worker struct {
 	CachedShare Figure `json:"cached_share"`
 	// Epoch counts the restarts of the engine that were seen: each emptied its KV cache.
 	Epoch uint64 `json:"epoch"`
+	// Accuracy is how well what is predicted of the worker agrees with what it delivers; Trust what a block that it is believed
+	// to hold should count by that, of one that is known: applied with router.auto where it has no events.
+	Accuracy Accuracy `json:"accuracy"`
+	Trust    Figure   `json:"recommended_trust"`
 	// Overlap says how it is known what the worker holds.
 	Overlap Overlap `json:"overlap"`
 }

@@ -85,6 +85,7 @@ func (s *source) Pools() []admin.Pool {
 			Name: p.Name, Models: p.Models, Policy: p.Policy, WorkersReady: len(set.Eligible(p.Name)), WorkersTotal: len(set.Pool(p.Name)),
 			RequestsPerS: sum.RequestsPerS, Reuse: sum.Reuse, TTFTP50S: sum.TTFTP50S, TTFTP99S: sum.TTFTP99S,
 			Rung: p.Rung, RungReason: p.Why, SpeedFactor: admin.Known(p.SpeedFactor),
+			Accuracy: accuracy(p.Accuracy), VerifyS: admin.Known(p.Verify.Seconds()),
 		})
 	}
 	return pools
@@ -108,6 +109,9 @@ func (s *source) workers() (workers []admin.Worker, feeds []admin.Feed) {
 			CachedShare: admin.Share(v.Delivered, v.PromptTokens), Overlap: overlaps[[2]string{w.Pool, w.Name}],
 		}
 		a.Overlap.Mode = string(v.Mode)
+		if a.Accuracy = accuracy(v.Accuracy); v.Accuracy.Requests > 0 {
+			a.Trust = admin.Known(v.Trust)
+		}
 		if v.TTFTP50 > 0 {
 			a.TTFTP50S = admin.Seconds(v.TTFTP50)
 		}
@@ -117,6 +121,14 @@ func (s *source) workers() (workers []admin.Worker, feeds []admin.Feed) {
 		workers = append(workers, a)
 	}
 	return workers, feeds
+}
+
+// accuracy is unknown before the first request whose engine said what it reused.
+func accuracy(a router.Accuracy) admin.Accuracy {
+	if a.Requests == 0 {
+		return admin.Accuracy{}
+	}
+	return admin.Accuracy{Agreed: admin.Known(a.Agreed), Kept: admin.Known(a.Kept), Foreseen: admin.Known(a.Foreseen)}
 }
 
 func (s *source) Decisions(limit int) []admin.Decision {

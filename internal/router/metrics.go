@@ -1,6 +1,8 @@
 package router
 
 import (
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +27,7 @@ type metrics struct {
 	unheard    prometheus.Counter       // decisions that ended without a report
 	inFlight   *prometheus.Desc         // bookings by pool and worker
 	backlog    *prometheus.Desc         // seconds of booked prefill by pool and worker
+	fidelity   *prometheus.Desc         // predicted against delivered
 	router     *Router
 }
 
@@ -66,6 +69,10 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 		inFlight: prometheus.NewDesc("attache_router_in_flight", "Requests booked on a worker.", []string{"pool", "worker"}, nil),
 		backlog: prometheus.NewDesc("attache_router_backlog_seconds",
 			"Predicted time to work off the prefill that is booked on a worker, in seconds.", []string{"pool", "worker"}, nil),
+		fidelity: prometheus.NewDesc("attache_router_prediction_share",
+			"Tokens predicted to be cached against those that engines delivered, over some hundred requests: agreed (of those that were "+
+				"either, the share that was both), kept (of the predicted, the share delivered), foreseen (of the delivered, the share predicted).",
+			[]string{"pool", "worker", "rank", "share"}, nil),
 		router: r,
 	}
 	m.chains = counter("chains_total", "Prompts by how their chain was made (exact, engine, approximate; none: only load "+
@@ -91,6 +98,7 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.inFlight
 	ch <- m.backlog
+	ch <- m.fidelity
 }
 
 // Collect reads the bookings when somebody looks, so that requests pay nothing for the gauges.
@@ -100,9 +108,26 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		if p == nil {
 			continue
 		}
-		load := p.scorer.Load(w.Slot)
-		ch <- prometheus.MustNewConstMetric(m.inFlight, prometheus.GaugeValue, float64(load.InFlight), p.name, w.Name)
-		ch <- prometheus.MustNewConstMetric(m.backlog, prometheus.GaugeValue, load.QueueSeconds, p.name, w.Name)
+		inFlight, backlog := 0, math.Inf(1)
+		for rank, s := range w.Slots() {
+			load := p.scorer.Load(s)
+			inFlight, backlog = inFlight+load.InFlight, min(backlog, load.QueueSeconds)
+			m.collectAccuracy(ch, p, w.Name, strconv.Itoa(rank), p.fidelities.of(s))
+		}
+		ch <- prometheus.MustNewConstMetric(m.inFlight, prometheus.GaugeValue, float64(inFlight), p.name, w.Name)
+		ch <- prometheus.MustNewConstMetric(m.backlog, prometheus.GaugeValue, backlog, p.name, w.Name)
+	}
+}
+
+func (m *metrics) collectAccuracy(ch chan<- prometheus.Metric, p *pool, worker, rank string, a Accuracy) {
+	if a.Requests == 0 {
+		return
+	}
+	for _, share := range []struct {
+		name  string
+		value float64
+	}{{"agreed", a.Agreed}, {"kept", a.Kept}, {"foreseen", a.Foreseen}} {
+		ch <- prometheus.MustNewConstMetric(m.fidelity, prometheus.GaugeValue, share.value, p.name, worker, rank, share.name)
 	}
 }
 
