@@ -1,10 +1,12 @@
 package events
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"attache/indexer/events/zmtp"
 	"attache/indexer/runs"
 	"attache/internal/slot"
+	"attache/internal/worker"
 )
 
 // feed follows one rank of one worker. See the package documentation.
@@ -38,6 +41,9 @@ type feed struct {
 	drifted    atomic.Bool   // announcements are not counted any more
 	begun      atomic.Bool   // what was there at the beginning is known, as far as it can be
 	status     atomic.Pointer[Status]
+
+	names atomic.Pointer[worker.Worker] // that tells by which names it serves; nil: not known
+	topic []byte                        // that was looked at last; guarded by mu
 
 	place place // up to where the index knows the history; guarded as the index is
 
@@ -179,6 +185,10 @@ func (f *feed) receive(frames zmtp.Message) {
 	if f.barred {
 		return
 	}
+	if other := f.otherModel(m.Topic); other != "" {
+		f.refuse(other)
+		return
+	}
 	if f.state == Replaying && f.seq.has && (f.ask == nil || !f.catchUp()) {
 		// Numbers that follow each other are no proof that it is the same process: a new one may have got as far.
 		f.seq.forget()
@@ -213,6 +223,24 @@ func (f *feed) receive(frames zmtp.Message) {
 		f.lag = f.ledger.now().Sub(time.UnixMicro(int64(f.batch.Time * 1e6)))
 	}
 	f.goLive()
+}
+
+// otherModel says what is wrong with a topic that names another model than the worker serves, by llm-d's convention
+// kv@worker@model; "" when nothing is. Where a topic is configured it is the user's own choice.
+func (f *feed) otherModel(topic []byte) string {
+	w := f.names.Load()
+	if len(topic) == 0 || w == nil || f.source.Topic != "" || bytes.Equal(topic, f.topic) {
+		return ""
+	}
+	f.topic = append(f.topic[:0], topic...)
+	parts := strings.SplitN(string(topic), "@", 3)
+	served := w.Stats().Model
+	if len(parts) < 3 || parts[2] == "" || served == "" || w.Serves(parts[2]) {
+		return ""
+	}
+	f.topic = f.topic[:0] // it is looked at again when it comes again
+	return fmt.Sprintf("its topic %q tells of model %q, but the worker serves %q: is it another engine's port? If it is right, set events.topic "+
+		"to this topic", topic, parts[2], served)
 }
 
 // missing tries to close the gap before a batch. It reports whether the engine could be asked.

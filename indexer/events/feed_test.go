@@ -18,6 +18,7 @@ import (
 	"attache/indexer/runs"
 	"attache/internal/block"
 	"attache/internal/slot"
+	"attache/internal/worker"
 )
 
 // publisher is an engine as far as its events go: it stores and removes blocks of four prompts, numbers its batches, and keeps
@@ -487,6 +488,36 @@ func TestWhatCannotBeUsed(t *testing.T) {
 			w.pass(2 * time.Second)
 			w.expect(t, Live, Exact, 3)
 		})
+	}
+}
+
+func TestTopicsNameTheModel(t *testing.T) {
+	serving := worker.NewWorker(worker.Spec{Name: "w"}, 3, worker.Ready).WithStats(worker.Stats{Model: "org/llama"})
+	for _, c := range []struct {
+		topic, configured string
+		w                 *worker.Worker
+		refused           bool
+	}{
+		{"", "", serving, false},
+		{"kv@w@org/llama", "", serving, false},
+		{"kv@w@org/qwen", "", serving, true},
+		{"kv@w@org/qwen", "kv@w", serving, false}, // the user's own choice
+		{"kv@w@org/qwen", "", nil, false},         // what it serves is not known
+		{"kv@w@", "", serving, false},
+		{"events of mine", "", serving, false},
+	} {
+		w := newWorld(t, true, pageTokens)
+		w.names.Store(c.w)
+		w.source.Topic = c.configured
+		w.connect()
+		w.say(0, 3)
+		m := frames(0, w.engine.batches[0].payload)
+		m[0] = []byte(c.topic)
+		w.receive(m)
+		w.receive(m)
+		if s := w.Status(); (s.State == Stale) != c.refused || c.refused && !strings.Contains(s.Reason, `serves "org/llama"`) {
+			t.Errorf("topic %q: %s (%s)", c.topic, s.State, s.Reason)
+		}
 	}
 }
 

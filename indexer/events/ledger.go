@@ -306,6 +306,7 @@ func (l *Ledger) follow(ctx context.Context, following map[key]*feed) {
 
 // measure takes in how many blocks the engine has room for.
 func (l *Ledger) measure(f *feed, w *worker.Worker) {
+	f.names.Store(w)
 	stats := w.Stats()
 	f.pageTokens.Store(int64(stats.BlockTokens))
 	blocks := int64(stats.Blocks) * int64(stats.BlockTokens) / int64(l.blockTokens) / int64(len(w.Slots()))

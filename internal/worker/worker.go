@@ -107,6 +107,14 @@ func (w *Worker) Slots() []slot.Slot {
 // Rank is which of the worker's ranks a slot is, counted from 0; 0 for a slot that is none of them.
 func (w *Worker) Rank(s slot.Slot) int { return max(0, slices.Index(w.slots, s)) }
 
+// WithStats is the worker with figures as if its engine had told them, for tests.
+func (w *Worker) WithStats(s Stats) *Worker {
+	c := *w
+	c.live = new(atomic.Pointer[Stats])
+	c.live.Store(&s)
+	return &c
+}
+
 // NewWorker makes a worker in a given state, for tests and benchmarks. ranks are the slots of further data-parallel ranks.
 func NewWorker(spec Spec, s slot.Slot, state State, ranks ...slot.Slot) *Worker {
 	return &Worker{Spec: spec, Slot: s, State: state, Endpoint: spec.Addr.String(), slots: append([]slot.Slot{s}, ranks...)}
