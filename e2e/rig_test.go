@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -62,13 +63,14 @@ type setup struct {
 	body       string // BUFFERED or FULL_DUPLEX_STREAMED; "" is BUFFERED
 	engines    int
 	engineArgs []string
-	config     string            // further YAML, top-level sections
-	pool       string            // further lines of the pool
-	extproc    string            // further lines of extproc
-	gateway    string            // further lines of xds.gateway
-	files      map[string]string // to be there; DIR in configuration is their folder
-	socket     bool              // attache takes requests on a Unix socket
-	header     map[string]string // that the first request needs
+	furnish    func(*rig, *engine) // completes an engine before it starts; nil: nothing
+	config     string              // further YAML, top-level sections
+	pool       string              // further lines of the pool
+	extproc    string              // further lines of extproc
+	gateway    string              // further lines of xds.gateway
+	files      map[string]string   // to be there; DIR in configuration is their folder
+	socket     bool                // attache takes requests on a Unix socket
+	header     map[string]string   // that the first request needs
 	failClosed bool
 	health     string // Envoy's health check interval of attache
 }
@@ -77,12 +79,14 @@ type setup struct {
 type engine struct {
 	*proc.Process
 
-	name string
-	port int
-	args []string
+	name   string
+	host   string
+	port   int
+	args   []string
+	worker string // further keys in the workers file
 }
 
-func (e *engine) address() string { return "127.0.0.1:" + strconv.Itoa(e.port) }
+func (e *engine) address() string { return e.host + ":" + strconv.Itoa(e.port) }
 
 // start brings everything up and waits until requests are served.
 func start(t *testing.T, s setup) *rig {
@@ -115,18 +119,30 @@ func start(t *testing.T, s setup) *rig {
 // given out twice, so that what is free now is free when a process takes it, and again after that was killed.
 var lastPort atomic.Int32
 
-func freePort(t *testing.T) int {
+func freePort(t *testing.T) int { return freePorts(t, 1) }
+
+// freePorts is the first of n ports in a row.
+func freePorts(t *testing.T, n int) int {
 	t.Helper()
 	for range 1000 {
-		port := 18_000 + os.Getpid()%1000*10 + int(lastPort.Add(1))
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
-		if err == nil {
-			l.Close()
+		port := 18_000 + os.Getpid()%1000*10 + int(lastPort.Add(int32(n))) - n + 1
+		if free(port, n) {
 			return port
 		}
 	}
 	t.Fatal("no free port")
 	return 0
+}
+
+func free(port, n int) bool {
+	for i := range n {
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+i))
+		if err != nil {
+			return false
+		}
+		l.Close()
+	}
+	return true
 }
 
 // log opens a log file of the rig that the child and nobody else writes to.
@@ -157,8 +173,11 @@ func (r *rig) dumpLogs() {
 }
 
 func (r *rig) addEngine(name string) *engine {
-	e := &engine{name: name, port: freePort(r.t), args: r.setup.engineArgs}
+	e := &engine{name: name, host: "127.0.0.1", port: freePort(r.t), args: slices.Clone(r.setup.engineArgs)}
 	r.engines = append(r.engines, e)
+	if r.setup.furnish != nil {
+		r.setup.furnish(r, e)
+	}
 	r.startEngine(e)
 	return e
 }
@@ -232,7 +251,7 @@ func (r *rig) writeWorkers(engines []*engine, draining map[string]bool) {
 	var b strings.Builder
 	b.WriteString("workers:\n")
 	for _, e := range engines {
-		fmt.Fprintf(&b, "- {name: %s, address: %q, drain: %v}\n", e.name, e.address(), draining[e.name])
+		fmt.Fprintf(&b, "- {name: %s, address: %q, drain: %v%s}\n", e.name, e.address(), draining[e.name], e.worker)
 	}
 	dir := filepath.Dir(r.workersFile())
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -322,13 +341,14 @@ func (r *rig) workers(state string) []string {
 	return names
 }
 
-// api reads one resource of the admin API. The API wraps lists in an object of the same name.
+// api reads one resource of the admin API, which may have a query. The API wraps lists in an object of the same name.
 func (r *rig) api(name string, into any) error {
 	text, err := readAll(r.admin + "/api/v1/" + name)
 	if err != nil {
 		return err
 	}
 	body := []byte(text)
+	name, _, _ = strings.Cut(name, "?")
 	var wrapped map[string]json.RawMessage
 	if json.Unmarshal(body, &wrapped) == nil && wrapped[name] != nil {
 		body = wrapped[name]
@@ -419,12 +439,15 @@ type answer struct {
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4096, MaxConnsPerHost: 0, DisableCompression: true}}
 
 // chat sends one request through Envoy. The error is a transport failure; HTTP errors are in the status.
-func (r *rig) chat(ctx context.Context, c chatRequest) (answer, error) {
+func (r *rig) chat(ctx context.Context, c chatRequest) (answer, error) { return send(ctx, r.url, c) }
+
+// send is chat to any server.
+func send(ctx context.Context, url string, c chatRequest) (answer, error) {
 	path := c.path
 	if path == "" {
 		path = "/v1/chat/completions"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+path, bytes.NewReader(c.body()))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+path, bytes.NewReader(c.body()))
 	if err != nil {
 		return answer{}, err
 	}
@@ -472,7 +495,7 @@ func (r *rig) engine(name string) *engine {
 
 // addEngineFor starts an engine of another model; it is not written to the watched file.
 func (r *rig) addEngineFor(name, model string) *engine {
-	e := &engine{name: name, port: freePort(r.t), args: []string{"--model", model}}
+	e := &engine{name: name, host: "127.0.0.1", port: freePort(r.t), args: []string{"--model", model}}
 	r.startEngine(e)
 	return e
 }
