@@ -74,7 +74,7 @@ type judge struct {
 // ask sends the next turn of a conversation when all that the engines have told so far was heard.
 func (j *judge) ask(c *talk, id string, stream bool) answer {
 	j.r.t.Helper()
-	j.r.heard()
+	j.r.heard(j.r.engines...)
 	j.asked = append(j.asked, id)
 	return c.turn(j.r, j.r.url, id, stream)
 }

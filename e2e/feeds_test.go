@@ -128,10 +128,10 @@ func (r *rig) sum(name string) (total float64) {
 	return total
 }
 
-// heard waits until attache has applied all that the engines have to tell at this moment.
-func (r *rig) heard() {
+// heard waits until attache has applied all that engines have to tell at this moment.
+func (r *rig) heard(engines ...*engine) {
 	r.t.Helper()
-	for _, e := range r.engines {
+	for _, e := range engines {
 		for rank := range e.state(r).Ranks {
 			r.soon(fmt.Sprintf("rank %d of %s has told all, and was heard", rank, e.name), func() bool {
 				s := e.state(r).Ranks[rank]
