@@ -618,6 +618,24 @@ func TestDrift(t *testing.T) {
 	w.expect(t, Live, Exact, 2)
 }
 
+// TestJoinedBlocksAreNoDrift: prompts that part in the middle of a block share pages, so that there are more blocks than the
+// engine has room for. Only more of them than it has pages would be wrong.
+func TestJoinedBlocksAreNoDrift(t *testing.T) {
+	const size = 3 * pageTokens
+	w := newWorld(t, true, size)
+	w.capacity.Store(3) // 9 pages, and one that is left over
+	w.connect()
+	w.say(0, 6)
+	w.deliver(-1)
+	w.say(1, 6) // shares two pages
+	w.deliver(-1)
+	w.lookNow()
+	if c := w.Status().Counts; c.Drifts != 0 || c.Cleared != 0 {
+		t.Errorf("counts %+v", c)
+	}
+	w.expect(t, Live, Exact, 4)
+}
+
 // TestTheIndexIsTheEngine draws what can happen to a stream, and holds the feed's guarantee after every step: when the history
 // is complete the index is what the engine held after the last batch applied, and otherwise never more than that.
 func TestTheIndexIsTheEngine(t *testing.T) {

@@ -128,6 +128,9 @@ func (f *feed) drift() {
 	if capacity == 0 || f.drifted.Load() || f.state != Live {
 		return
 	}
+	if f.applier.joiner != nil {
+		capacity *= f.applier.block / f.applier.page // blocks may share all their pages but one
+	}
 	var announced int
 	f.ledger.write(func(x *runs.Index) { announced = x.SlotStats(f.slot).Announced[slot.Device] })
 	if announced <= capacity {
