@@ -17,12 +17,14 @@ var dialects = []struct {
 	pool          string // how the pool says it; "": the workers file does
 	apart         bool   // every engine has an address of its own, so that ports can be the same
 	noSalts       bool
+	host          int    // blocks of main memory below each engine's KV cache
+	flush         string // path that empties the cache of an idle engine, which tells of it at once
 }{
-	{name: "vllm-map", dialect: "vllm-map", page: 16},
+	{name: "vllm-map", dialect: "vllm-map", page: 16, host: 100},
 	{name: "vllm-array", dialect: "vllm-array", page: 16},
-	{name: "sglang", dialect: "sglang", page: 1},
-	{name: "sglang found by discovery", dialect: "sglang", page: 16, pool: "  events: {replay_port: REPLAY}\n", apart: true},
-	{name: "trtllm", dialect: "trtllm", page: 16, pool: "  engine: trtllm\n  events: {pull: true}\n", noSalts: true},
+	{name: "sglang", dialect: "sglang", page: 1, flush: "/flush_cache"},
+	{name: "sglang found by discovery", dialect: "sglang", page: 16, pool: "  events: {replay_port: REPLAY}\n", apart: true, host: 100},
+	{name: "trtllm", dialect: "trtllm", page: 16, pool: "  engine: trtllm\n  events: {pull: true}\n", noSalts: true, host: 100},
 }
 
 // TestEventsOnEveryDialect: whatever is done to the engines' caches, through the gateway or past it, what attache believes
@@ -31,7 +33,8 @@ func TestEventsOnEveryDialect(t *testing.T) {
 	for _, d := range dialects {
 		t.Run(d.name, func(t *testing.T) {
 			const blocks = 400
-			s := withEvents(t, 2, "--dialect", d.dialect, "--block-tokens", strconv.Itoa(d.page), "--kv-blocks", strconv.Itoa(blocks*eventBlock/d.page))
+			s := withEvents(t, 2, "--dialect", d.dialect, "--block-tokens", strconv.Itoa(d.page), "--kv-blocks", strconv.Itoa(blocks*eventBlock/d.page),
+				"--host-blocks", strconv.Itoa(d.host*eventBlock/d.page))
 			switch {
 			case d.apart:
 				events, replay := freePort(t), freePort(t)
@@ -53,6 +56,9 @@ func TestEventsOnEveryDialect(t *testing.T) {
 			j.verdict()
 			if n := r.sum("attache_index_removed_blocks_total"); n == 0 {
 				t.Error("no block was evicted, and nothing shown")
+			}
+			if d.flush != "" {
+				j.flush(r.engines[0], d.flush)
 			}
 			j.restart(r.engines[1])
 			if n := r.metric(`attache_prompt_counts_total{pool="default",result="differ"}`); n != 0 {
@@ -177,27 +183,39 @@ func (j *judge) eviction(blocks int) {
 	}
 }
 
-// restart restarts an engine in place: events tell before any health check does, and what it held is not counted on any more.
+// flush empties an engine's cache.
+func (j *judge) flush(e *engine, path string) {
+	j.r.t.Helper()
+	j.loses(e, "the flush", func() { j.r.post(e.url()+path, "") })
+}
+
+// restart restarts an engine in place. Events tell before any health check does.
 func (j *judge) restart(e *engine) {
 	j.r.t.Helper()
-	c := &talk{name: "before the restart of " + e.name}
+	j.loses(e, "the restart", func() {
+		j.r.post(e.url()+"/sim/restart", "")
+		j.r.eventually("the restart of "+e.name+" is known", func() bool { return j.r.feed(e, 0, "restarts_total") == 1 })
+		j.r.eventually(e.name+" is followed again", func() bool { return j.r.mode(e, 0) == "exact" })
+	})
+}
+
+// loses does something that empties an engine's cache: what it held before is not counted on any more.
+func (j *judge) loses(e *engine, what string, do func()) {
+	j.r.t.Helper()
+	c := &talk{name: "around " + what}
 	c.turn(j.r, e.url(), c.name, false)
-	before := j.ask(c, c.name+", again", false)
-	if before.engine != e.name {
-		j.r.t.Errorf("%q is on %s, want %s", c.name, before.engine, e.name)
+	if a := j.ask(c, "before "+what, false); a.engine != e.name {
+		j.r.t.Errorf("%s went on on %s, but %s holds it", c.name, a.engine, e.name)
 	}
-	j.r.post(e.url()+"/sim/restart", "")
-	j.r.eventually("the restart of "+e.name+" is known", func() bool { return j.r.feed(e, 0, "restarts_total") == 1 })
-	j.r.eventually(e.name+" is followed again", func() bool { return j.r.mode(e, 0) == "exact" })
-	j.ask(c, c.name+", afterwards", false)
+	do()
+	j.ask(c, "after "+what, false)
 	found := j.verdict()
-	if d := found[c.name+", again"]; d.predicted() == 0 {
-		j.r.t.Errorf("before the restart nothing of %d tokens is captured", d.Prompt)
+	if d := found["before "+what]; d.predicted() < d.Prompt/3 {
+		j.r.t.Errorf("before %s only %d of %d tokens are captured", what, d.predicted(), d.Prompt)
 	}
-	d := found[c.name+", afterwards"]
-	for _, candidate := range d.Candidates {
+	for _, candidate := range found["after "+what].Candidates {
 		if candidate.Worker == e.name && candidate.CachedTokens != 0 {
-			j.r.t.Errorf("%s is believed to hold %d tokens, which it lost when it restarted", e.name, candidate.CachedTokens)
+			j.r.t.Errorf("after %s %s is believed to hold %d tokens, which it lost", what, e.name, candidate.CachedTokens)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 // TestFallToApproximateAndBack: whatever happens to the events of an engine, its conversations stay where they are, by what is
 // remembered of our own decisions, and once events come again they are what counts.
 func TestFallToApproximateAndBack(t *testing.T) {
+	t.Parallel() // as its parts are; no other test is
 	s := withEvents(t, 4)
 	s.config = strings.Replace(s.config, "verify_interval: 0s", "verify_interval: 300ms", 1)
 	var cable *cable

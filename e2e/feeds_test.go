@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,14 +47,18 @@ func startWithEvents(t *testing.T, s setup) *rig {
 
 // publishes has an engine publish its events at a port, and replay them at another.
 func (e *engine) publishes(events, replay int) {
-	e.args = append(e.args, "--events", fmt.Sprintf("tcp://%s:%d", e.host, events), "--replay", fmt.Sprintf("tcp://%s:%d", e.host, replay))
+	e.args = append(e.args, "--events", e.endpoint(events), "--replay", e.endpoint(replay))
+}
+
+func (e *engine) endpoint(port int) string {
+	return "tcp://" + net.JoinHostPort(e.host, strconv.Itoa(port))
 }
 
 // tells has an engine of some ranks publish at ports of its own, and the workers file say so.
 func (e *engine) tells(t *testing.T, ranks int) {
 	events, replay := freePorts(t, ranks), freePorts(t, ranks)
 	e.publishes(events, replay)
-	e.worker = fmt.Sprintf(`, events: {endpoint: "tcp://%s:%d", replay: "tcp://%[1]s:%[3]d"}`, e.host, events, replay)
+	e.worker = fmt.Sprintf(`, events: {endpoint: %q, replay: %q}`, e.endpoint(events), e.endpoint(replay))
 }
 
 func (e *engine) url() string { return "http://" + e.address() }
@@ -180,6 +187,7 @@ func (r *rig) decisions(ids []string) map[string]decided {
 type talk struct {
 	name, system, salt string
 	long               bool // its questions are
+	header             map[string]string
 	messages           []map[string]string
 }
 
@@ -202,7 +210,9 @@ func (c *talk) ask(id string, stream bool) chatRequest {
 	if err != nil {
 		panic(err)
 	}
-	return chatRequest{raw: raw, stream: stream, header: map[string]string{"x-request-id": id}}
+	header := map[string]string{"x-request-id": id}
+	maps.Copy(header, c.header)
+	return chatRequest{raw: raw, stream: stream, header: header}
 }
 
 // turn sends the next turn to a server and takes the answer in.
