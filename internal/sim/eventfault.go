@@ -2,7 +2,7 @@ package sim
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -60,19 +60,7 @@ func (f *EventFault) UnmarshalJSON(raw []byte) error {
 		return err
 	}
 	*f = EventFault{Mode: j.Mode, Count: j.Count, BlockTokens: j.BlockTokens}
-	for _, d := range []struct {
-		name, text string
-		into       *time.Duration
-	}{{"delay", j.Delay, &f.Delay}, {"for", j.For, &f.For}} {
-		if d.text == "" {
-			continue
-		}
-		var err error
-		if *d.into, err = time.ParseDuration(d.text); err != nil {
-			return fmt.Errorf("%s: %q: must be a duration such as 500ms or 2s", d.name, d.text)
-		}
-	}
-	return nil
+	return errors.Join(readDuration("delay", j.Delay, &f.Delay), readDuration("for", j.For, &f.For))
 }
 
 // MarshalJSON writes what UnmarshalJSON reads.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -56,17 +57,16 @@ func (f *Fault) UnmarshalJSON(raw []byte) error {
 		return err
 	}
 	*f = Fault{Mode: j.Mode, AfterTokens: j.AfterTokens, Count: j.Count, Health: j.Health}
-	for _, d := range []struct {
-		name, text string
-		into       *time.Duration
-	}{{"delay", j.Delay, &f.Delay}, {"for", j.For, &f.For}} {
-		if d.text == "" {
-			continue
-		}
-		var err error
-		if *d.into, err = time.ParseDuration(d.text); err != nil {
-			return fmt.Errorf("%s: %q: must be a duration such as 500ms or 2s", d.name, d.text)
-		}
+	return errors.Join(readDuration("delay", j.Delay, &f.Delay), readDuration("for", j.For, &f.For))
+}
+
+// readDuration reads a duration as it is written in JSON; an empty one is none.
+func readDuration(name, text string, into *time.Duration) (err error) {
+	if text == "" {
+		return nil
+	}
+	if *into, err = time.ParseDuration(text); err != nil {
+		return fmt.Errorf("%s: %q: must be a duration such as 500ms or 2s", name, text)
 	}
 	return nil
 }
