@@ -84,7 +84,6 @@ func (f *feed) pulled(page []byte, err error) (told bool) {
 	}
 	if !f.connected {
 		f.connected, f.barred = true, false
-		f.complete = f.complete || !f.seq.has
 	}
 	f.heard = f.ledger.now()
 	if err := f.batch.DecodeTensorRT(page); err != nil {
