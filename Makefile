@@ -63,7 +63,11 @@ test-short: ## Run the package tests only; needs nothing but Go.
 
 .PHONY: race
 race: cgo ## Run the package tests under the race detector.
-	go test -race -short $$(go list ./... | grep -v '^attache/e2e')
+	go test -race -short $$(go list ./... | grep -v '^attache/e2e') ./e2e/chaos
+
+.PHONY: chaos
+chaos: ## Hold the index of events against all that can go wrong, for ten minutes. CHAOS=1h CHAOS_SEED=n
+	ATTACHE_CHAOS='$(or $(CHAOS),10m)' ATTACHE_CHAOS_SEED='$(CHAOS_SEED)' go test -v -count=1 -timeout 0 ./e2e/chaos
 
 .PHONY: bench
 bench: ## Run the benchmarks; BENCH=regexp chooses.

@@ -19,6 +19,7 @@ var rungs = map[string][]string{
 	"internal/demo":             {"*"},
 	"e2e":                       {"*"},
 	"e2e/vllm":                  {"*"},
+	"e2e/chaos":                 {"*"},
 	"extproc/bench":             {"*"},
 	"indexer/bench":             {"indexer/runs", "indexer/yardstick", "internal/block"},
 	"internal/config/configdoc": {"internal/config"},
