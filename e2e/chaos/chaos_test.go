@@ -51,7 +51,7 @@ func TestChaos(t *testing.T) {
 		mine := rand.New(rand.NewPCG(seed, uint64(n.number)+1))
 		talking.Go(func() { w.talk(wild, n, mine) })
 	}
-	w.wreak(wild, rng, 60*time.Millisecond)
+	w.wreak(wild, rng, 80*time.Millisecond)
 	calm()
 	talking.Wait()
 	if ctx.Err() == nil {

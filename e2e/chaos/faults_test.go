@@ -289,23 +289,33 @@ func (w *world) collect(n *node) {
 	}
 }
 
-// wreak deals faults until ctx ends, and waits for those under way.
+// wreak deals faults until ctx ends, and waits for those under way. Every other fault is given time to show what it does; the rest
+// meet others.
 func (w *world) wreak(ctx context.Context, rng *rand.Rand, pace time.Duration) {
 	var going sync.WaitGroup
 	defer going.Wait()
+	left := make([]time.Time, len(w.nodes)) // when each may be struck again
 	for ctx.Err() == nil {
 		for _, i := range rng.Perm(len(faults)) {
 			f, mine := faults[i], rand.New(rand.NewPCG(rng.Uint64(), 0))
-			var fitting []*node
-			for _, n := range w.nodes {
-				if f.fits == nil || f.fits(n) {
-					fitting = append(fitting, n)
-				}
-			}
-			n := fitting[rng.IntN(len(fitting))]
 			pause(ctx, time.Duration(rng.Int64N(int64(2*pace))))
 			if ctx.Err() != nil {
 				return
+			}
+			var fitting, free []*node
+			for _, n := range w.nodes {
+				if f.fits == nil || f.fits(n) {
+					if fitting = append(fitting, n); time.Now().After(left[n.number]) {
+						free = append(free, n)
+					}
+				}
+			}
+			if len(free) > 0 {
+				fitting = free
+			}
+			n := fitting[rng.IntN(len(fitting))]
+			if peace := between(rng, 0, 2500); rng.IntN(2) == 0 {
+				left[n.number] = time.Now().Add(peace)
 			}
 			going.Go(func() { w.strike(ctx, f, n, mine) })
 		}
