@@ -3,7 +3,7 @@
 // In one process, over sockets of the loopback, simulated engines of every dialect answer requests with small caches, so
 // that blocks come and go all the time, and ledgers follow them through proxies. A seeded schedule lets events be lost,
 // repeated and reordered, replays fail, engines restart, change their ranks or fall silent, connections break, stall and
-// trickle, and workers come and go. Meanwhile the index is compared, whenever that can be done, with what the engines
+// trickle, and workers and the gateway itself come and go. Meanwhile the index is compared, whenever that can be done, with what the engines
 // hold: a feed that says live must never credit a block that is not there, and one whose history is complete must credit
 // exactly what is. In the end all is well again, and every feed must find out.
 //
@@ -35,14 +35,11 @@ func TestChaos(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	w := newWorld(t, rng)
 	defer w.close()
-	following, stopFollowing := context.WithCancel(context.Background())
-	ctx, failed := context.WithCancelCause(following)
-	defer failed(nil)
-	w.failed = failed
+	ctx, failed := context.WithCancelCause(context.Background())
 	var running sync.WaitGroup
 	defer running.Wait()
-	defer stopFollowing()
-	w.run(following, &running)
+	defer failed(nil)
+	w.failed = failed
 	running.Go(func() { w.watch(ctx) })
 
 	wild, calm := context.WithTimeout(ctx, length)
@@ -152,7 +149,7 @@ func (w *world) unsettled() (wrong []string) {
 // happened fails the test for what did not happen: then it has tested less than it says.
 func (w *world) happened() {
 	needed := []string{
-		"requests", "judged", "judged exact", "seen: silent", "seen: refused",
+		"requests", "judged", "judged exact", "seen: silent", "seen: refused", "seen: the index was read from a snapshot",
 		"feed: repeated", "feed: gaps", "feed: closed", "feed: cleared", "feed: restarts", "feed: replays", "feed: failed replays", "feed: missed",
 		"feed: ignored",
 	}

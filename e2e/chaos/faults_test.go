@@ -151,6 +151,7 @@ var faults = []fault{
 		}
 		w.retire(n, func() { pause(ctx, between(rng, 0, 300)) })
 	}},
+	{name: "gateway restarted", do: func(_ *world, ctx context.Context, n *node, rng *rand.Rand) { n.gateway.restart(ctx, rng) }},
 	{name: "replaced under its slot", fits: func(n *node) bool { return published(n) && n.ring == 0 }, turn: true,
 		do: func(w *world, _ context.Context, n *node, _ *rand.Rand) {
 			// The worker keeps its slot and gets other ports: another source.

@@ -39,6 +39,7 @@ func (w *world) judge(n *node, rank int) (fault string) {
 	if !judged {
 		return ""
 	}
+	l := n.gateway.ledger()
 	before := e.Contents(rank)
 	if before.Pending > 0 || before.Blocks[0] == nil {
 		return ""
@@ -47,11 +48,11 @@ func (w *world) judge(n *node, rank int) (fault string) {
 	if !there || !current(began, before, n) {
 		return ""
 	}
-	index := w.credits(n, rank)
+	index := w.credits(l, n, rank)
 	ended, there := n.feeds()[rank]
 	after := e.Contents(rank)
 	same, judged := n.running()
-	if !there || !judged || same != e || before.Epoch != after.Epoch || after.Pending > 0 || !current(ended, after, n) ||
+	if !there || !judged || same != e || n.gateway.ledger() != l || before.Epoch != after.Epoch || after.Pending > 0 || !current(ended, after, n) ||
 		began.Sequence != ended.Sequence || began.Since != ended.Since || began.Counts.Cleared != ended.Counts.Cleared ||
 		began.Counts.Restarts != ended.Counts.Restarts || began.Complete != ended.Complete {
 		return ""
@@ -89,11 +90,11 @@ func current(s events.Status, c sim.Contents, n *node) bool {
 }
 
 // credits asks the index for every prompt.
-func (w *world) credits(n *node, rank int) []runs.Hit {
+func (w *world) credits(l *events.Ledger, n *node, rank int) []runs.Hit {
 	all := make([]runs.Hit, len(w.corpus))
 	var o runs.Overlap
 	for i, p := range w.corpus {
-		n.ledger.Overlap(p.chain(n.pool), &o)
+		l.Overlap(p.chain(n.pool), &o)
 		all[i] = o.Of(n.slots[rank])
 	}
 	return all

@@ -186,7 +186,7 @@ func (w *world) request(ctx context.Context, n *node, client *http.Client, p *pr
 	}
 	w.tally.add("requests", 1)
 	if len(p.ids)/n.page*n.page > a.cached+n.page && a.rank < len(n.slots) {
-		n.ledger.Expect(n.slots[a.rank])
+		n.gateway.ledger().Expect(n.slots[a.rank])
 	}
 }
 

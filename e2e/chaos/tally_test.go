@@ -64,6 +64,8 @@ func (t *tally) String() string {
 
 // journal keeps the last lines that were logged, to be read when something went wrong. Safe for concurrent use.
 type journal struct {
+	tally *tally
+
 	mu    sync.Mutex // guards the fields below
 	lines [8192]string
 	next  int
@@ -75,6 +77,11 @@ func (j *journal) Write(line []byte) (int, error) {
 	defer j.mu.Unlock()
 	j.lines[j.next%len(j.lines)] = string(bytes.TrimSpace(line))
 	j.next++
+	for _, told := range []string{"the index was read from a snapshot", "the snapshot of the index cannot be used"} {
+		if bytes.Contains(line, []byte(told)) {
+			j.tally.add("seen: "+told, 1)
+		}
+	}
 	return len(line), nil
 }
 

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"attache/indexer/events"
 	"attache/internal/sim"
 	"attache/internal/slot"
@@ -65,12 +63,12 @@ const deviceTokens = 1280
 type node struct {
 	kind
 
-	name   string
-	number int
-	ledger *events.Ledger
-	slots  []slot.Slot // of all ranks that it may ever have
-	http   *proxy      // before the port that is pulled
-	log    *slog.Logger
+	name    string
+	number  int
+	gateway *gateway
+	slots   []slot.Slot // of all ranks that it may ever have
+	http    *proxy      // before the port that is pulled
+	log     *slog.Logger
 
 	now   func() time.Time
 	quiet atomic.Int32 // nobody asks it anything while it is above 0
@@ -230,13 +228,13 @@ func (n *node) seen() *worker.Worker {
 
 // world is all of it.
 type world struct {
-	t       *testing.T
-	corpus  []*prompt
-	nodes   []*node
-	ledgers map[int]*events.Ledger // by the tokens of a block
-	tally   *tally
-	journal *journal
-	failed  context.CancelCauseFunc
+	t        *testing.T
+	corpus   []*prompt
+	nodes    []*node
+	gateways map[int]*gateway // by the tokens of a block
+	tally    *tally
+	journal  *journal
+	failed   context.CancelCauseFunc
 
 	telling sync.Mutex // held while a Set is made and shown, so that they come in order
 }
@@ -246,29 +244,20 @@ const haste = 8
 
 func newWorld(t *testing.T, rng *rand.Rand) *world {
 	t.Helper()
-	w := &world{t: t, ledgers: map[int]*events.Ledger{}, tally: newTally(), journal: &journal{}}
+	w := &world{t: t, gateways: map[int]*gateway{}, tally: newTally()}
+	w.journal = &journal{tally: w.tally}
 	w.corpus = newCorpus(t, rng, []int{1, 4, 16, 32, 64})
 	begun := time.Now()
 	now := func() time.Time { return begun.Add(haste * time.Since(begun)) }
-	cfg := events.DefaultConfig()
-	cfg.ReplayTimeout, cfg.VerifyInterval, cfg.Grace = 500*time.Millisecond, 4*time.Second, 2*time.Second
-	cfg.Socket.Timeout, cfg.Socket.HeartbeatInterval, cfg.Socket.HeartbeatTimeout = time.Second, 200*time.Millisecond, 500*time.Millisecond
-	cfg.Socket.MinPause, cfg.Socket.MaxPause = 10*time.Millisecond, 100*time.Millisecond
 	logs := slog.New(slog.NewTextHandler(w.journal, nil))
 	for number, k := range kinds {
-		l := w.ledgers[k.pool]
-		if l == nil {
-			var err error
-			l, err = events.New(events.Params{
-				Config: cfg, Source: events.PoolConfig{Pull: true}, Pool: "pool", BlockTokens: k.pool, Log: logs,
-				Now: now, Metrics: prometheus.NewRegistry(),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.ledgers[k.pool] = l
+		g := w.gateways[k.pool]
+		if g == nil {
+			g = &gateway{world: w, pool: k.pool, dir: t.TempDir(), now: now, log: logs}
+			w.gateways[k.pool] = g
+			g.make()
 		}
-		n := &node{kind: k, name: k.name(number), number: number, ledger: l, now: now, shown: k.ranks, present: true, log: logs.With("worker", k.name(number))}
+		n := &node{kind: k, name: k.name(number), number: number, gateway: g, now: now, shown: k.ranks, present: true, log: logs.With("worker", k.name(number))}
 		n.slots = []slot.Slot{slot.Slot(2 * number), slot.Slot(2*number + 1)}
 		if n.pulled() {
 			n.slots, n.shown = n.slots[:1], 1 // one feed is told of all ranks, and takes in the first
@@ -282,35 +271,38 @@ func newWorld(t *testing.T, rng *rand.Rand) *world {
 		n.start(t, k.ranks)
 		w.nodes = append(w.nodes, n)
 	}
-	return w
-}
-
-// run follows the engines until ctx ends.
-func (w *world) run(ctx context.Context, running *sync.WaitGroup) {
-	for _, l := range w.ledgers {
-		running.Go(func() { _ = l.Run(ctx) })
+	for _, g := range w.gateways {
+		g.run()
 	}
-	w.tell()
+	return w
 }
 
 // tell shows the ledgers who serves.
 func (w *world) tell() {
 	w.telling.Lock()
 	defer w.telling.Unlock()
-	for pool, l := range w.ledgers {
-		var all []*worker.Worker
-		for _, n := range w.nodes {
-			if n.pool == pool {
-				if seen := n.seen(); seen != nil {
-					all = append(all, seen)
-				}
-			}
-		}
-		l.Observe(worker.NewSet(all...))
+	for _, g := range w.gateways {
+		g.ledger().Observe(w.set(g))
 	}
 }
 
+// set is who serves in a gateway's pool.
+func (w *world) set(g *gateway) *worker.Set {
+	var all []*worker.Worker
+	for _, n := range w.nodes {
+		if n.gateway == g {
+			if seen := n.seen(); seen != nil {
+				all = append(all, seen)
+			}
+		}
+	}
+	return worker.NewSet(all...)
+}
+
 func (w *world) close() {
+	for _, g := range w.gateways {
+		g.stop()
+	}
 	for _, n := range w.nodes {
 		n.stop()
 		for _, p := range n.proxies() {
@@ -322,7 +314,7 @@ func (w *world) close() {
 // feeds are what the ledger says of a node, by rank.
 func (n *node) feeds() map[int]events.Status {
 	all := map[int]events.Status{}
-	for _, s := range n.ledger.Status() {
+	for _, s := range n.gateway.ledger().Status() {
 		if s.Worker == n.name {
 			all[s.Rank] = s
 		}
