@@ -53,8 +53,8 @@ func (r Ignored) String() string {
 
 // applier turns the events of one rank into changes of the index. Not for concurrent use.
 //
-// An engine's page that is larger than the pool's blocks becomes several blocks, whose engine hashes are made from the page's.
-// Pages that are smaller are joined. All of that is worked out before the index is locked.
+// An engine's page that is larger than the pool's blocks becomes several blocks; see largePages. Pages that are
+// smaller are joined. All of that is worked out before the index is locked.
 type applier struct {
 	slot   slot.Slot
 	block  int                // tokens of the pool's blocks
@@ -62,6 +62,7 @@ type applier struct {
 	room   int                // blocks that the engine has room for; 0 not known
 	plain  bool               // announcements are not counted
 	joiner *pages.Joiner      // of pages smaller than blocks; nil for others
+	large  largePages         // pages larger than blocks; nil for others
 	joined func(pages.Blocks) // what is done with its blocks, and with those that it takes back: made once with it
 	parted func(slot.Tier, []uint64)
 	pulled bool // from TensorRT-LLM's own interface, whose removals mean all tiers
@@ -97,11 +98,12 @@ const (
 
 // reset makes ready for the history of another process. page is the size of its pages, 0 to learn it.
 func (a *applier) reset(page int) {
-	a.page, a.hasGroup, a.group, a.window, a.joiner = page, false, 0, 0, nil
+	a.page, a.hasGroup, a.group, a.window, a.joiner, a.large = page, false, 0, 0, nil, nil
 }
 
 // clear forgets which pages there are.
 func (a *applier) clear() {
+	a.large = nil
 	if a.joiner != nil {
 		a.joiner = a.newJoiner()
 	}
@@ -159,14 +161,14 @@ func (a *applier) event(e *wire.Event, payload []byte) error {
 		}
 		a.joiner.Remove(tier, e.Hashes, a.parted)
 	case e.Kind == wire.Removed && a.pulled && e.Tier == wire.TierUnsaid:
-		a.changes = append(a.changes, change{kind: removeAll, keys: a.split(e.Hashes)})
+		a.removedAll(e.Hashes)
 	case e.Kind == wire.Removed:
-		a.changes = append(a.changes, change{kind: remove, tier: tier, keys: a.split(e.Hashes)})
+		a.removed(e.Hashes, tier)
 	case len(e.Hashes) == 0: // of a group that holds none of the blocks
 	case e.Placeholder() && a.joiner != nil:
 		a.ignored[IgnoredMove]++
 	case e.Placeholder():
-		a.changes = append(a.changes, change{kind: move, tier: tier, keys: a.split(e.Hashes)})
+		a.moved(e.Hashes, tier)
 	default:
 		return a.stored(e, tier, payload)
 	}
@@ -227,17 +229,22 @@ func (a *applier) stored(e *wire.Event, tier slot.Tier, payload []byte) error {
 	from := len(a.locals)
 	a.locals = block.AppendLocals(a.locals, e.Tokens, a.block, seed)
 	locals := a.locals[from:len(a.locals):len(a.locals)]
-	pieces := a.page / a.block
+	pieces := a.pieces()
+	if pieces > 1 && len(a.large)+len(e.Hashes) > a.mostLarge() {
+		a.ignored[IgnoredUneven]++ // removals must have been lost: no engine has so many
+		return nil
+	}
 	for _, k := range e.Keys {
 		for i := range pieces {
 			at := int(k.Block)*pieces + i
 			locals[at] = mixKey(locals[at], k)
 		}
 	}
-	s := runs.Stored{Root: !e.HasParent, Parent: e.Parent, Engine: a.split(e.Hashes), Hashes: locals}
+	s := runs.Stored{Root: !e.HasParent, Parent: e.Parent, Hashes: locals}
 	if pieces > 1 && e.HasParent {
-		s.Parent = pieceKey(e.Parent, pieces-1)
+		s.Parent = lastKey(e.Parent)
 	}
+	s.Engine = a.storedKeys(e.Hashes, tier, locals, s.Parent)
 	a.changes = append(a.changes, change{kind: store, tier: tier, stored: s})
 	return nil
 }
@@ -296,24 +303,6 @@ func (a *applier) fit(tokens int) (full bool, err error) {
 		return false, errLargerPages
 	}
 	return true, nil
-}
-
-// split makes the keys of the index of an engine's hashes: the same, or where a page is several blocks, one for each.
-func (a *applier) split(engine []uint64) []uint64 {
-	pieces := 1
-	if a.page > a.block {
-		pieces = a.page / a.block
-	}
-	if pieces == 1 {
-		return engine
-	}
-	from := len(a.keys)
-	for _, h := range engine {
-		for i := range pieces {
-			a.keys = append(a.keys, pieceKey(h, i))
-		}
-	}
-	return a.keys[from:len(a.keys):len(a.keys)]
 }
 
 // pieceKey names a part of a page; splitmix64 keeps it apart from other pages' hashes.

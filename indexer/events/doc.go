@@ -25,6 +25,6 @@
 // nothing, and the router falls back on what it remembers of its own decisions.
 //
 // Files: ledger.go is the pool's index and its feeds; feed.go one feed; sequence.go its numbers; replay.go asks for what was
-// missed; apply.go turns events into changes; pull.go asks TensorRT-LLM; source.go finds endpoints; status.go and
-// metrics.go show.
+// missed; apply.go turns events into changes, large.go those of large pages; pull.go asks TensorRT-LLM; source.go finds
+// endpoints; status.go and metrics.go show.
 package events

@@ -48,7 +48,7 @@ func tokensOf(prompt, at int) []uint32 {
 	if at < 2 {
 		prompt /= 2
 	}
-	return []uint32{uint32(prompt), uint32(at), 7, 8}
+	return []uint32{7, uint32(at), 8, uint32(prompt)} // pages of prompts begin alike
 }
 
 // chainOf is a whole prompt in blocks of the gateway's.
@@ -581,6 +581,30 @@ func TestAHistoryLearntAnewIsNotLive(t *testing.T) {
 				t.Errorf("asked %d times; %s (%s)", asked, s.State, s.Reason)
 			}
 		})
+	}
+}
+
+// TestPagesThatBeginAlike: two pages of four tokens whose first block of two is the same.
+func TestPagesThatBeginAlike(t *testing.T) {
+	w := newWorld(t, true, 2)
+	w.connect()
+	store := func(h uint64, ids ...uint32) wire.DraftEvent {
+		return wire.DraftEvent{Kind: wire.Stored, BlockTokens: 4, Medium: "GPU", Hashes: []uint64{h}, Tokens: ids}
+	}
+	gone := wire.DraftEvent{Kind: wire.Removed, Medium: "GPU", Hashes: []uint64{1}}
+	for _, e := range []wire.DraftEvent{store(1, 1, 2, 3, 4), store(2, 1, 2, 5, 6), gone} {
+		w.engine.publish(e)
+		w.deliver(-1)
+	}
+	for _, c := range []struct {
+		ids  []uint32
+		want int
+	}{{[]uint32{1, 2, 5, 6}, 2}, {[]uint32{1, 2, 3, 4}, 1}} {
+		var o runs.Overlap
+		w.ledger.Overlap(block.AppendBlocks(nil, c.ids, 2, block.Plain), &o)
+		if got := o.Of(w.slot).Upto(slot.Remote); got != c.want {
+			t.Errorf("%d blocks of %v are credited, want %d (%s)", got, c.ids, c.want, w.Status().Mode)
+		}
 	}
 }
 

@@ -32,8 +32,8 @@ func page(events ...int) []byte {
 		data := `{"type":"created","num_blocks_per_cache_level":[100,0]}`
 		if id > 0 {
 			data = fmt.Sprintf(`{"type":"stored","parent_hash":null,"blocks":[{"type":"stored_block","block_hash":%d,"tokens":[`+
-				`{"type":"unique_token","token_id":0,"token_extra_id":0},{"type":"unique_token","token_id":0,"token_extra_id":0},`+
-				`{"type":"unique_token","token_id":7,"token_extra_id":0},{"type":"unique_token","token_id":8,"token_extra_id":0}],`+
+				`{"type":"unique_token","token_id":7,"token_extra_id":0},{"type":"unique_token","token_id":0,"token_extra_id":0},`+
+				`{"type":"unique_token","token_id":8,"token_extra_id":0},{"type":"unique_token","token_id":0,"token_extra_id":0}],`+
 				`"lora_id":null,"cache_level":0,"priority":35}]}`, 100+id)
 		}
 		all = append(all, fmt.Sprintf(`{"event_id":%d,"window_size":1000,"data":%s}`, id, data))

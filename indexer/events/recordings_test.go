@@ -54,6 +54,7 @@ func TestRecordings(t *testing.T) {
 		page   int
 		prompt string // engine in the recorded requests
 		held   [4]int // blocks of the page's size in the end, by tier
+		alike  int    // blocks of half a page that are left of a page which another one has the tokens of, under another name
 		counts Counts // some of them
 	}{
 		{name: running, page: 32, prompt: "vllm-0.32.0", held: [4]int{5}},
@@ -63,7 +64,7 @@ func TestRecordings(t *testing.T) {
 		{name: "vllm-0.32.0-dp2-xxhash", page: 32, held: [4]int{3}},
 		{name: "vllm-0.32.0-dp2-xxhash", rank: 1, page: 32, held: [4]int{3}},
 		{name: "vllm-0.32.0-kill9-restart", page: 32, held: [4]int{4}, counts: Counts{Restarts: 1}},
-		{name: "sglang-0.5.15-publisher-only", page: 4, held: [4]int{2, 1}},
+		{name: "sglang-0.5.15-publisher-only", page: 4, held: [4]int{2, 1}, alike: 1},
 		{name: "sglang-0.5.20-publisher-only", page: 4, held: [4]int{3, 1}},
 		{name: "sglang-0.5.23-publisher-only", page: 4, held: [4]int{3, 1}},
 	} {
@@ -99,7 +100,11 @@ func TestRecordings(t *testing.T) {
 			held := [4]int{}
 			w.ledger.write(func(x *runs.Index) { held = x.SlotStats(w.slot).Held })
 			for tier := range held {
-				if want := c.held[tier] * c.page / size; size <= c.page && held[tier] != want || size > c.page && held[tier] > want {
+				want := c.held[tier] * c.page / size
+				if size < c.page && tier == int(slot.Device) {
+					want += c.alike
+				}
+				if size <= c.page && held[tier] != want || size > c.page && held[tier] > want {
 					t.Errorf("%s in blocks of %d: %d blocks held on %s, want %d", c.name, size, held[tier], slot.Tier(tier), want)
 				}
 			}

@@ -56,7 +56,7 @@ type place struct {
 
 // place is where the feed stands now.
 func (f *feed) placeNow() place {
-	if !f.seq.has || f.barred || f.source.Pull || f.applier.joiner != nil {
+	if !f.seq.has || f.barred || f.source.Pull || f.applier.joiner != nil || f.applier.large != nil {
 		return place{} // cannot be gone on from
 	}
 	a := &f.applier
