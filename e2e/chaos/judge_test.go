@@ -58,18 +58,16 @@ func (w *world) judge(n *node, rank int) (fault string) {
 		return ""
 	}
 	w.tally.add("judged", 1)
-	if ended.Complete && n.page <= n.pool {
+	if ended.Complete {
 		w.tally.add("judged exact", 1)
 	}
-	// Of two pages that begin alike and are larger than a block, the index knows the first one's block: the other may hold more.
-	exact := ended.Complete && n.page <= n.pool
 	held := w.held(n, &after)
 	for i, p := range w.corpus {
-		if fault := compare(index[i], on(p.chain(n.pool), &held), exact); fault != "" {
+		if fault := compare(index[i], on(p.chain(n.pool), &held), ended.Complete); fault != "" {
 			return fmt.Sprintf("prompt %d: %s; %s, mode %s, at batch %d (%q)", i, fault, ended.State, ended.Mode, ended.Sequence, ended.Reason)
 		}
 	}
-	if exact {
+	if ended.Complete {
 		return n.count(ended, &after)
 	}
 	return ""
@@ -161,11 +159,11 @@ func compare(hit runs.Hit, held [][slot.Disk + 1]bool, exact bool) (fault string
 
 // count compares how many blocks there are, also those that no prompt reaches.
 func (n *node) count(s events.Status, c *sim.Contents) (fault string) {
-	if n.page < n.pool {
-		return "" // pages that make no whole block are not in the index
+	if n.page != n.pool {
+		return "" // pages that make no whole block are not in the index, and blocks that pages have in common once
 	}
 	for t, blocks := range c.Blocks {
-		if want := len(blocks) * n.page / n.pool; s.Held[t] != want {
+		if want := len(blocks); s.Held[t] != want {
 			return fmt.Sprintf("%d blocks on tier %d, the engine holds %d (%d waiting)", s.Held[t], t, want, s.Waiting)
 		}
 	}
