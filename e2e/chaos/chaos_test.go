@@ -129,7 +129,11 @@ func (w *world) unsettled() (wrong []string) {
 			if c.Blocks[0] == nil && !n.pulled() {
 				continue // the engine has fewer ranks at the moment
 			}
+			compared, fault := w.judge(n, rank)
 			switch {
+			case fault != "":
+				w.fail(n, rank, fault)
+			case !compared:
 			case !current(s, c, n) || c.Pending > 0:
 			case n.replay && s.Mode != events.Exact:
 			case n.pulled() && s.Mode == events.Approximate:

@@ -17,7 +17,7 @@ func (w *world) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, n := range w.nodes {
 			for rank := range n.slots {
-				if fault := w.judge(n, rank); fault != "" {
+				if _, fault := w.judge(n, rank); fault != "" {
 					w.fail(n, rank, fault)
 				}
 				pause(ctx, 3*time.Millisecond)
@@ -33,20 +33,20 @@ func (w *world) fail(n *node, rank int, fault string) {
 }
 
 // judge compares what the index says of a rank with what its engine holds, if they can be compared: the feed is live, has applied the
-// engine's last batch, and nothing happened meanwhile. It returns what is wrong.
-func (w *world) judge(n *node, rank int) (fault string) {
+// engine's last batch, and nothing happened meanwhile. It returns whether they were, and what is wrong.
+func (w *world) judge(n *node, rank int) (compared bool, fault string) {
 	e, judged := n.running()
 	if !judged {
-		return ""
+		return false, ""
 	}
 	l := n.gateway.ledger()
 	before := e.Contents(rank)
 	if before.Pending > 0 || before.Blocks[0] == nil {
-		return ""
+		return false, ""
 	}
 	began, there := n.feeds()[rank]
 	if !there || !current(began, before, n) {
-		return ""
+		return false, ""
 	}
 	index := w.credits(l, n, rank)
 	ended, there := n.feeds()[rank]
@@ -55,7 +55,7 @@ func (w *world) judge(n *node, rank int) (fault string) {
 	if !there || !judged || same != e || n.gateway.ledger() != l || before.Epoch != after.Epoch || after.Pending > 0 || !current(ended, after, n) ||
 		began.Sequence != ended.Sequence || began.Since != ended.Since || began.Counts.Cleared != ended.Counts.Cleared ||
 		began.Counts.Restarts != ended.Counts.Restarts || began.Complete != ended.Complete {
-		return ""
+		return false, ""
 	}
 	w.tally.add("judged", 1)
 	if ended.Complete {
@@ -64,13 +64,13 @@ func (w *world) judge(n *node, rank int) (fault string) {
 	held := w.held(n, &after)
 	for i, p := range w.corpus {
 		if fault := compare(index[i], on(p.chain(n.pool), &held), ended.Complete); fault != "" {
-			return fmt.Sprintf("prompt %d: %s; %s, mode %s, at batch %d (%q)", i, fault, ended.State, ended.Mode, ended.Sequence, ended.Reason)
+			return true, fmt.Sprintf("prompt %d: %s; %s, mode %s, at batch %d (%q)", i, fault, ended.State, ended.Mode, ended.Sequence, ended.Reason)
 		}
 	}
 	if ended.Complete {
-		return n.count(ended, &after)
+		return true, n.count(ended, &after)
 	}
-	return ""
+	return true, ""
 }
 
 // current says whether a feed is live and has applied the last batch of an engine.
