@@ -1,4 +1,4 @@
-// Bench measures the index of what engines hold: on the yardstick, beside a writer, by memory, and on a day of a chat service.
+// Bench measures the index of what engines hold: on the yardstick, beside a writer, by memory, and on an hour of a chat service.
 //
 // Each run prints one line of JSON and nothing else; what it measures is said by -measure:
 //
