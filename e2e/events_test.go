@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // eventBlock is the number of tokens in a block of the pools here, and by how much delivered may differ from captured.
@@ -208,7 +207,6 @@ func (j *judge) loses(e *engine, what string, do func()) {
 	if a := j.ask(c, "before "+what, false); a.engine != e.name {
 		j.r.t.Errorf("%s went on on %s, but %s holds it", c.name, a.engine, e.name)
 	}
-	time.Sleep(250 * time.Millisecond) // router.events.speculation: what was sent counts as held for a moment, whatever is told
 	do()
 	j.ask(c, "after "+what, false)
 	found := j.verdict()

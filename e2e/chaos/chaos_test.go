@@ -59,7 +59,7 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("what happened:\n%s", w.tally)
 	if !testing.Short() && !t.Failed() {
-		w.happened()
+		w.happened(length >= 2*time.Minute)
 	}
 }
 
@@ -151,11 +151,11 @@ func (w *world) unsettled() (wrong []string) {
 }
 
 // happened fails the test for what did not happen: then it has tested less than it says.
-func (w *world) happened() {
-	needed := []string{
-		"requests", "judged", "judged exact", "seen: silent", "seen: refused", "seen: the index was read from a snapshot",
-		"feed: repeated", "feed: gaps", "feed: closed", "feed: cleared", "feed: restarts", "feed: replays", "feed: failed replays", "feed: missed",
-		"feed: ignored",
+func (w *world) happened(long bool) {
+	needed := []string{"requests", "judged", "judged exact", "feed: gaps", "feed: cleared", "feed: restarts", "feed: replays"}
+	if long { // what chance need not bring in half a minute
+		needed = append(needed, "seen: silent", "seen: refused", "seen: the index was read from a snapshot", "feed: repeated",
+			"feed: closed", "feed: failed replays", "feed: missed", "feed: ignored")
 	}
 	for _, f := range faults {
 		needed = append(needed, "fault: "+f.name)

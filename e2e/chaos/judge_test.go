@@ -64,7 +64,8 @@ func (w *world) judge(n *node, rank int) (compared bool, fault string) {
 	held := w.held(n, &after)
 	for i, p := range w.corpus {
 		if fault := compare(index[i], on(p.chain(n.pool), &held), ended.Complete); fault != "" {
-			return true, fmt.Sprintf("prompt %d: %s; %s, mode %s, at batch %d (%q)", i, fault, ended.State, ended.Mode, ended.Sequence, ended.Reason)
+			return true, fmt.Sprintf("prompt %d: %s; %s, mode %s, at batch %d (known: %v) of epoch %d (%q)", i, fault, ended.State, ended.Mode,
+				ended.Sequence, ended.Known, ended.Epoch, ended.Reason)
 		}
 	}
 	if ended.Complete {
@@ -161,6 +162,9 @@ func compare(hit runs.Hit, held [][slot.Disk + 1]bool, exact bool) (fault string
 func (n *node) count(s events.Status, c *sim.Contents) (fault string) {
 	if n.page != n.pool {
 		return "" // pages that make no whole block are not in the index, and blocks that pages have in common once
+	}
+	if s.Waiting > 0 {
+		return "" // blocks whose parent is gone: nothing reaches them
 	}
 	for t, blocks := range c.Blocks {
 		if want := len(blocks); s.Held[t] != want {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/zeebo/xxh3"
@@ -331,6 +332,14 @@ func mixKey(local uint64, k wire.Key) uint64 {
 	binary.LittleEndian.PutUint64(b[16:], uint64(k.Offset))
 	b[24] = byte(k.Form)
 	return xxh3.Hash(b[:])
+}
+
+// leftOut counts the events so far whose blocks the engine holds and the index will not know.
+func (a *applier) leftOut() uint64 { return a.ignored[IgnoredUneven] + a.ignored[IgnoredMedia] }
+
+// emptied tells whether the engine says that it has forgotten everything.
+func emptied(changes []change) bool {
+	return slices.ContainsFunc(changes, func(c change) bool { return c.kind == clearAll })
 }
 
 // apply makes changes visible, and counts the announcements that the index had no room for. The caller holds the index.

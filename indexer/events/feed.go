@@ -38,6 +38,7 @@ type feed struct {
 	pageTokens atomic.Int64  // size of the engine's blocks, as its metrics say; 0 not known
 	process    atomic.Uint64 // the worker's epoch, as the registry counts
 	restart    atomic.Bool   // the registry says that it changed
+	emptied    atomic.Uint64 // times that what it holds was lost, or given up
 	drifted    atomic.Bool   // announcements are not counted any more
 	begun      atomic.Bool   // what was there at the beginning is known, as far as it can be
 	status     atomic.Pointer[Status]
@@ -194,6 +195,10 @@ func (f *feed) receive(frames zmtp.Message) {
 		f.seq.forget()
 		f.clear("reached again, and it cannot be asked whether it is still the same process")
 		f.owed = f.ask != nil
+	}
+	if f.state == Stale {
+		// It says something at last. What it stored and removed meanwhile it never told, nor can a replay.
+		f.clear("events come again after a silence")
 	}
 	asked, d := true, digest(m.Payload)
 	switch f.seq.judge(m.Seq, d) {
@@ -361,7 +366,7 @@ func (f *feed) take(payload []byte) {
 		f.unreadable(fmt.Errorf("%d events at byte %d and later", missed, f.batch.Counts.UnreadAt))
 	}
 	f.counts.Events += uint64(len(f.batch.Events))
-	uneven := f.applier.ignored[IgnoredUneven]
+	left := f.applier.leftOut()
 	changes, err := f.applier.read(&f.batch, payload)
 	if errors.Is(err, errLargerPages) {
 		f.clear(err.Error())
@@ -372,7 +377,11 @@ func (f *feed) take(payload []byte) {
 		f.refuse(err.Error())
 		return
 	}
-	if f.applier.ignored[IgnoredUneven] > uneven {
+	if emptied(changes) {
+		f.emptied.Add(1)
+		f.complete = true // whatever was there before
+	}
+	if f.applier.leftOut() > left {
 		f.complete = false // the engine holds blocks that the index will not know
 	}
 	f.ledger.write(func(x *runs.Index) {
@@ -399,6 +408,7 @@ func (f *feed) refuse(reason string) {
 // clear forgets what is known of the rank. The numbers go on.
 func (f *feed) clear(reason string) {
 	f.counts.Cleared++
+	f.emptied.Add(1)
 	f.complete = false
 	f.log.Warn("what an engine holds is not known any more, and learnt anew", "reason", reason)
 	f.applier.room, f.applier.plain = int(f.capacity.Load()), f.drifted.Load()
@@ -412,6 +422,7 @@ func (f *feed) clear(reason string) {
 // renew takes in that the engine's publisher is another process.
 func (f *feed) renew(reason string) {
 	f.counts.Restarts++
+	f.emptied.Add(1)
 	f.epoch++
 	f.renewed = f.ledger.now()
 	f.log.Info("an engine's history begins anew", "reason", reason, "epoch", f.epoch)

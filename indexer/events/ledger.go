@@ -111,6 +111,15 @@ func (c Config) Discount(e Evidence, now time.Time) float64 {
 	return halved(now.Sub(e.Lost).Seconds() / c.HalfLife.Seconds())
 }
 
+// Emptied counts the times that what a slot holds was lost or given up: a restart, a flush, a gap. What was sent there before is
+// not there any more, unless its request still runs.
+func (l *Ledger) Emptied(s slot.Slot) uint64 {
+	if f := l.feed(s); f != nil {
+		return f.emptied.Load()
+	}
+	return 0
+}
+
 // Expect notes that a request ended for which the slot's engine must have stored new blocks.
 func (l *Ledger) Expect(s slot.Slot) {
 	if f := l.feed(s); f != nil {

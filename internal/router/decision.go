@@ -127,7 +127,7 @@ func (rec *record) finish() bool {
 	}
 	rec.ended = rec.router.now()
 	rec.booking.End()
-	rec.pool.flights.end(rec.flight, rec.ended)
+	rec.pool.flights.end(rec.flight, rec.ended, rec.pool.ledger.Emptied(rec.slot))
 	return true
 }
 

@@ -40,7 +40,7 @@ func (h *held) look(p *pool, chain *prompt.Chain) {
 	h.chain = chain
 	p.ledger.Overlap(chain.Hashes[:named(chain)], &h.told)
 	h.sent = p.index.Overlap(chain.Hashes, h.sent)
-	h.flying = p.flights.overlap(chain.Hashes, h.flying)
+	h.flying = p.flights.overlap(chain.Hashes, p.ledger.Emptied, h.flying)
 	clear(h.places)
 	for i, hit := range h.told.Hits {
 		h.places = put(h.places, hit.Slot, int32(i)+1)

@@ -29,6 +29,7 @@ type flight struct {
 	chain []block.Hash
 	told  func()    // called when the engine has said that it holds all of it: its prefill is over
 	ended time.Time // of the request; zero before
+	life  uint64    // how often the slot had been emptied by then
 }
 
 // maxFlights bounds how many flights of prompts with one beginning are looked at: the newest. The older ones are about to be told
@@ -56,18 +57,19 @@ func (f *flights) add(s slot.Slot, chain []block.Hash, told func()) *flight {
 	return x
 }
 
-// end notes that the request of a flight is over.
-func (f *flights) end(x *flight, now time.Time) {
+// end notes that the request of a flight is over, when the slot had been emptied so often.
+func (f *flights) end(x *flight, now time.Time, life uint64) {
 	if x == nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	x.ended = now
+	x.ended, x.life = now, life
 }
 
-// overlap sets dst by slot to how many leading blocks of chain are on their way there.
-func (f *flights) overlap(chain []block.Hash, dst []int32) []int32 {
+// overlap sets dst by slot to how many leading blocks of chain are on their way there. emptied says how often a slot was: then
+// flights that had ended before have nothing there any more.
+func (f *flights) overlap(chain []block.Hash, emptied func(slot.Slot) uint64, dst []int32) []int32 {
 	dst = dst[:0]
 	if len(chain) == 0 {
 		return dst
@@ -75,6 +77,9 @@ func (f *flights) overlap(chain []block.Hash, dst []int32) []int32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, x := range f.byFirst[chain[0]] {
+		if !x.ended.IsZero() && x.life != emptied(x.slot) {
+			continue
+		}
 		if n := common(x.chain, chain); int(x.slot) >= len(dst) || n > dst[x.slot] {
 			dst = put(dst, x.slot, n)
 		}

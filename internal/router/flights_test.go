@@ -48,6 +48,8 @@ func TestFlights(t *testing.T) {
 		}
 		var all []dumb
 		now := time.Unix(1000, 0)
+		emptied := map[slot.Slot]uint64{}
+		times := func(s slot.Slot) uint64 { return emptied[s] }
 		anyPath := rapid.SliceOfN(rapid.ByteRange(0, 1), 0, 6)
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
@@ -58,9 +60,11 @@ func TestFlights(t *testing.T) {
 			},
 			"end": func(t *rapid.T) {
 				if len(all) > 0 {
-					f.end(all[rapid.IntRange(0, len(all)-1).Draw(t, "which")].flight, now)
+					x := all[rapid.IntRange(0, len(all)-1).Draw(t, "which")].flight
+					f.end(x, now, emptied[x.slot])
 				}
 			},
+			"empty": func(t *rapid.T) { emptied[slot.Slot(rapid.IntRange(0, 2).Draw(t, "emptied"))]++ },
 			"sweep": func(t *rapid.T) {
 				now = now.Add(rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "later"))
 				f.sweep(l, now, time.Second)
@@ -68,7 +72,7 @@ func TestFlights(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				asked := anyPath.Draw(t, "asked")
-				got := f.overlap(pathOf(asked), nil)
+				got := f.overlap(pathOf(asked), times, nil)
 				for s := range slot.Slot(3) {
 					want := 0
 					for _, d := range all {
@@ -76,7 +80,7 @@ func TestFlights(t *testing.T) {
 						for n < min(len(d.path), len(asked)) && d.path[n] == asked[n] {
 							n++
 						}
-						if d.slot == s {
+						if d.slot == s && (d.ended.IsZero() || d.life == emptied[s]) {
 							want = max(want, n)
 						}
 					}
@@ -100,7 +104,7 @@ func TestFlightsOfOneBeginningAreBounded(t *testing.T) {
 	if f.count() != maxFlights {
 		t.Errorf("%d flights, want %d", f.count(), maxFlights)
 	}
-	if got := f.overlap(pathOf([]byte{0, byte((maxFlights + 9) % 256)}), nil); at(got, slot.Slot((maxFlights+9)%2)) != 2 {
+	if got := f.overlap(pathOf([]byte{0, byte((maxFlights + 9) % 256)}), func(slot.Slot) uint64 { return 0 }, nil); at(got, slot.Slot((maxFlights+9)%2)) != 2 {
 		t.Error("the newest flight is not looked at")
 	}
 }
