@@ -129,10 +129,6 @@ func (f *fall) silence() {
 	f.r.fault(f.home, "none", 0)
 	f.stick(1) // it speaks when it has something to say
 	f.asked = nil
-	f.awaitMode("partial") // what it lost meanwhile it never told
-	f.r.post(f.home.url()+"/reset_prefix_cache", "")
-	f.stick(1)
-	f.asked = nil
 	f.awaitMode("exact")
 	f.settle("after the silence")
 }

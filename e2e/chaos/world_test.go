@@ -173,7 +173,8 @@ func (n *node) restart() {
 	e := n.engine
 	n.stained = n.hidden > 0
 	n.mu.Unlock()
-	n.begin(n.now().Add(time.Hour)) // no answer is of the new life yet
+	e.SetEventFault(sim.EventFault{Mode: sim.EventLose, For: time.Nanosecond}) // what was not lost yet is not of the new life's
+	n.begin(n.now().Add(time.Hour))                                            // no answer is of the new life yet
 	_ = e.Restart(context.Background())
 	n.http.cut() // an answer of the old life that is still on its way
 	n.begin(n.now().Add(haste * 100 * time.Millisecond))

@@ -197,8 +197,7 @@ func (f *feed) receive(frames zmtp.Message) {
 		f.owed = f.ask != nil
 	}
 	if f.state == Stale {
-		// It says something at last. What it stored and removed meanwhile it never told, nor can a replay.
-		f.clear("events come again after a silence")
+		f.afterSilence()
 	}
 	asked, d := true, digest(m.Payload)
 	switch f.seq.judge(m.Seq, d) {
@@ -228,6 +227,17 @@ func (f *feed) receive(frames zmtp.Message) {
 		f.lag = f.ledger.now().Sub(time.UnixMicro(int64(f.batch.Time * 1e6)))
 	}
 	f.goLive()
+}
+
+// afterSilence takes in that a stream speaks again that should have spoken before: what it published meanwhile may be no more
+// than a part of what happened. All that there is to be had is learnt anew.
+func (f *feed) afterSilence() {
+	const reason = "events come again after a silence"
+	if f.ask == nil {
+		f.clear(reason)
+		return
+	}
+	f.resync(reason)
 }
 
 // otherModel says what is wrong with a topic that names another model than the worker serves, by llm-d's convention

@@ -450,12 +450,27 @@ func TestSilence(t *testing.T) {
 	w.say(2, 4)
 	w.deliver(-1)
 	w.pass(1100 * time.Millisecond)
+	w.expect(t, Live, Exact, 7) // learnt anew
+}
+
+func TestSilenceOfWhoCannotBeAsked(t *testing.T) {
+	w := newWorld(t, false, pageTokens)
+	w.connect()
+	w.say(0, 3)
+	w.deliver(-1)
+	w.expected.Add(8)
+	w.lookNow()
+	w.pass(6 * time.Second)
+	w.expect(t, Stale, Approximate, 3)
+	w.say(2, 4)
+	w.deliver(-1)
+	w.pass(1100 * time.Millisecond)
 	w.expect(t, Live, Partial, 4) // who knows what it removed meanwhile
 	w.engine.tree = map[uint64]bool{}
 	w.engine.publish(wire.DraftEvent{Kind: wire.Cleared}, w.engine.store(0, 2))
 	w.deliver(-1)
 	w.lookNow()
-	w.expect(t, Live, Exact, 2)
+	w.expect(t, Live, Exact, 2) // it says that it has forgotten everything
 }
 
 func TestWhatCannotBeUsed(t *testing.T) {
