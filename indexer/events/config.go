@@ -85,8 +85,8 @@ func (c Config) Validate() error {
 
 // PoolConfig says where the workers of a pool publish their events. A worker of a workers file may say it for itself.
 type PoolConfig struct {
-	// Mode is "auto" (events where a port is given here, by a workers file, or by the engine itself, which SGLang's do) or "off"
-	// (none are followed; our own decisions are remembered instead).
+	// Mode is "auto" (events where a port is given here, by a workers file, or by the engine itself, as vLLM 0.32 and SGLang do) or
+	// "off" (none are followed; our own decisions are remembered instead).
 	Mode string `yaml:"mode"`
 	// Bind is where engines dial and publish, in place of ports of theirs: vLLM's and SGLang's do so where their endpoint names
 	// a host, as in llm-d's charts: "tcp://*:5557". Topics tell whose the events are, kv@WORKER@MODEL with the worker's name,
