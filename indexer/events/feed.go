@@ -190,7 +190,7 @@ func (f *feed) receive(frames zmtp.Message) {
 		f.refuse(other)
 		return
 	}
-	if f.state == Replaying && f.seq.has && (f.ask == nil || !f.catchUp()) {
+	if f.state == Replaying && f.seq.has && (f.ask == nil || !f.catchUp()) && f.ctx.Err() == nil {
 		// Numbers that follow each other are no proof that it is the same process: a new one may have got as far.
 		f.seq.forget()
 		f.clear("reached again, and it cannot be asked whether it is still the same process")
@@ -213,6 +213,9 @@ func (f *feed) receive(frames zmtp.Message) {
 			asked = f.catchUp()
 		}
 	}
+	if f.ctx.Err() != nil {
+		return // it was not answered because we stop: what is known stays as it is
+	}
 	switch f.seq.judge(m.Seq, d) {
 	case next:
 		f.complete = f.complete || m.Seq == 0
@@ -221,7 +224,7 @@ func (f *feed) receive(frames zmtp.Message) {
 		f.counts.Repeated++
 	case missing, restarted:
 		f.beginAt(m, d)
-		f.owed = !asked && f.ask != nil
+		f.owed = f.owed || !asked && f.ask != nil
 	}
 	if f.batch.Time > 0 {
 		f.lag = f.ledger.now().Sub(time.UnixMicro(int64(f.batch.Time * 1e6)))

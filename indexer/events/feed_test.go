@@ -342,6 +342,26 @@ func TestGaps(t *testing.T) {
 	})
 }
 
+// TestStoppingForgetsNothing: a replay that is cut short because we stop is no gap that cannot be closed.
+func TestStoppingForgetsNothing(t *testing.T) {
+	w := newWorld(t, true, pageTokens)
+	w.connect()
+	w.say(0, 3)
+	w.deliver(-1)
+	ctx, stop := context.WithCancel(t.Context())
+	w.ctx = ctx
+	w.ask = func(context.Context, uint64, func(wire.Message)) error {
+		stop()
+		return context.Canceled
+	}
+	w.say(0, 4)
+	w.say(0, 5)
+	w.deliver(-1)
+	if c := w.Status().Counts; c.Cleared != 0 || len(w.credits()) != 3 || !w.place.Known || w.place.Sequence != 0 {
+		t.Errorf("%d blocks, up to %+v, counts %+v", len(w.credits()), w.place, c)
+	}
+}
+
 func TestRestarts(t *testing.T) {
 	t.Run("its numbers begin anew", func(t *testing.T) {
 		w := newWorld(t, false, pageTokens)

@@ -47,27 +47,25 @@ type place struct {
 	Known    bool   `json:"known"`
 	Sequence uint64 `json:"sequence"`
 	Digest   uint64 `json:"digest"`
-	Complete bool   `json:"complete"`
 	Page     int    `json:"page"`
 	HasGroup bool   `json:"has_group"`
 	Group    int32  `json:"group"`
 	Plain    bool   `json:"plain"`
 }
 
-// place is where the feed stands now.
+// placeNow is where the feed stands. A history that is not complete is not gone on from: the engine's replay brings as much.
 func (f *feed) placeNow() place {
-	if !f.seq.has || f.barred || f.source.Pull || f.applier.joiner != nil || f.applier.large != nil {
-		return place{} // cannot be gone on from
+	if !f.seq.has || !f.complete || f.barred || f.source.Pull || f.applier.joiner != nil || f.applier.large != nil {
+		return place{}
 	}
 	a := &f.applier
-	return place{Known: true, Sequence: f.seq.last, Digest: f.seq.ring[f.seq.last%remembered].digest, Complete: f.complete,
-		Page: a.page, HasGroup: a.hasGroup, Group: a.group, Plain: f.drifted.Load()}
+	return place{Known: true, Sequence: f.seq.last, Digest: f.seq.ring[f.seq.last%remembered].digest, Page: a.page, HasGroup: a.hasGroup, Group: a.group, Plain: f.drifted.Load()}
 }
 
 // resume goes on from a snapshot.
 func (f *feed) resume(p place) {
 	f.seq.applied(p.Sequence, p.Digest)
-	f.complete, f.place = p.Complete, p
+	f.complete, f.place = true, p
 	f.applier.page, f.applier.hasGroup, f.applier.group, f.applier.plain = p.Page, p.HasGroup, p.Group, p.Plain
 	f.drifted.Store(p.Plain)
 }
