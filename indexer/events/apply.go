@@ -160,7 +160,7 @@ func (a *applier) event(e *wire.Event, payload []byte) error {
 		if a.pulled && e.Tier == wire.TierUnsaid {
 			tier = pages.EveryTier
 		}
-		a.joiner.Remove(tier, e.Hashes, a.parted)
+		a.joiner.Remove(tier, e.Hashes, a.joined, a.parted)
 	case e.Kind == wire.Removed && a.pulled && e.Tier == wire.TierUnsaid:
 		a.removedAll(e.Hashes)
 	case e.Kind == wire.Removed:
@@ -256,7 +256,7 @@ func (a *applier) join(e *wire.Event, tier slot.Tier, seed uint64) {
 		a.ignored[IgnoredMedia]++
 		return
 	}
-	a.joiner.Store(pages.Stored{Tier: tier, Root: !e.HasParent, Seed: seed, Parent: e.Parent, Pages: e.Hashes, Tokens: e.Tokens}, a.joined)
+	a.joiner.Store(pages.Stored{Tier: tier, Root: !e.HasParent, Seed: seed, Parent: e.Parent, Pages: e.Hashes, Tokens: e.Tokens}, a.joined, a.parted)
 }
 
 // bring notes that blocks became complete.

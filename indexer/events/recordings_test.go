@@ -99,14 +99,20 @@ func TestRecordings(t *testing.T) {
 			}
 			held := [4]int{}
 			w.ledger.write(func(x *runs.Index) { held = x.SlotStats(w.slot).Held })
+			total, pages := 0, 0
 			for tier := range held {
+				total, pages = total+held[tier], pages+c.held[tier]
 				want := c.held[tier] * c.page / size
 				if size < c.page && tier == int(slot.Device) {
 					want += c.alike
 				}
-				if size <= c.page && held[tier] != want || size > c.page && held[tier] > want {
+				if size <= c.page && held[tier] != want {
 					t.Errorf("%s in blocks of %d: %d blocks held on %s, want %d", c.name, size, held[tier], slot.Tier(tier), want)
 				}
+			}
+			// A larger block may have its pages on several tiers: only all together bound how many there can be.
+			if most := pages * c.page / size; size > c.page && total > most {
+				t.Errorf("%s in blocks of %d: %d blocks held, want at most %d", c.name, size, held, most)
 			}
 		}
 	}

@@ -70,13 +70,13 @@ func newLoad(page, blockTokens, tokens, event int) *load {
 
 func (l *load) fill(j *Joiner, emit func(Blocks)) {
 	for i := range l.stores {
-		j.Store(l.stores[i], emit)
+		j.Store(l.stores[i], emit, nil)
 	}
 }
 
 func (l *load) empty(j *Joiner, emit func(slot.Tier, []uint64)) {
 	for _, keys := range l.removals {
-		j.Remove(slot.Device, keys, emit)
+		j.Remove(slot.Device, keys, nil, emit)
 	}
 }
 
@@ -153,4 +153,32 @@ func BenchmarkSteady(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkTiers brings everything to the device, copies it to the host, and removes it from the one and then from the other.
+// Nothing should be allocated.
+func BenchmarkTiers(b *testing.B) {
+	each(b, func(b *testing.B, l *load) {
+		j, _ := New(l.cfg)
+		taken, given := func(slot.Tier, []uint64) {}, func(Blocks) {}
+		round := func() {
+			for _, t := range []slot.Tier{slot.Device, slot.Host} {
+				for _, e := range l.stores {
+					e.Tier = t
+					j.Store(e, given, taken)
+				}
+			}
+			for _, t := range []slot.Tier{slot.Device, slot.Host} {
+				for _, keys := range l.removals {
+					j.Remove(t, keys, given, taken)
+				}
+			}
+		}
+		round()
+		b.ReportAllocs()
+		for b.Loop() {
+			round()
+		}
+		b.ReportMetric(float64(4*b.N*l.pages)/b.Elapsed().Seconds()/1e6, "Mpages/s")
+	})
 }

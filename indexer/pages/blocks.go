@@ -1,11 +1,13 @@
 package pages
 
 import (
+	"math/bits"
+
 	"attache/internal/block"
 	"attache/internal/slot"
 )
 
-// Blocks are consecutive blocks of one prompt that became complete on a tier. The slices are valid during the call only.
+// Blocks are consecutive blocks of one prompt that became complete on a tier (see the package's comment for what that is). The slices are valid during the call only.
 type Blocks struct {
 	Tier slot.Tier
 	// Root says that the first block begins a prompt. Otherwise Parent is the key of the block before it, which may not be
@@ -21,61 +23,107 @@ type Blocks struct {
 // plainSeed is that of every block but the first of a prompt.
 var plainSeed = block.Seed("", "")
 
-// complete says whether a line's block is held on a tier, with what it has from the lines that it branched off.
-func (j *Joiner) complete(h *line, t slot.Tier) bool {
+// tierSet has a bit for each of some tiers.
+type tierSet uint8
+
+// completeOn returns the tiers on which a line's block is complete, with what it has from the lines that it branched off:
+// those that hold all its pages, and that of its slowest page when each is taken from the highest tier that holds it.
+func (j *Joiner) completeOn(h *line) tierSet {
 	if h.waits {
-		return false
+		return 0
 	}
+	if j.lowest == slot.Device {
+		return j.completeOnDevice(h)
+	}
+	there := tierSet(1)<<(j.lowest+1) - 1 // tiers that hold all pages
+	upto := there                         // tiers that do with those above
+	slowest := tierSet(0)                 // tiers that hold a page which those above do not
 	for to := j.width; ; {
 		need := span(int(h.from), to)
-		if h.held[t]&need != need {
-			return false
+		above := uint64(0)
+		for t := range j.lowest + 1 {
+			held := h.held[t] & need
+			if held != need {
+				there &^= 1 << t
+			}
+			if held&^above != 0 {
+				slowest |= 1 << t
+			}
+			if above |= held; above != need {
+				upto &^= 1 << t
+			}
+		}
+		if above != need {
+			return 0
 		}
 		if h.from == 0 {
-			return true
+			return there | upto&slowest
 		}
 		to = int(h.from)
 		h = j.line(h.base)
 	}
 }
 
-// gained notes that a page, already marked as held, was not: it may complete the line's block and those of its branches.
-func (j *Joiner) gained(at place, t slot.Tier) {
-	h := j.line(at.line())
-	if h.waits {
-		return
+// completeOnDevice is completeOn for a worker that has only ever used the device: then there is one tier to look at.
+func (j *Joiner) completeOnDevice(h *line) tierSet {
+	for to := j.width; ; {
+		need := span(int(h.from), to)
+		if h.held[slot.Device]&need != need {
+			return 0
+		}
+		if h.from == 0 {
+			return 1 << slot.Device
+		}
+		to = int(h.from)
+		h = j.line(h.base)
 	}
-	if j.complete(h, t) {
-		j.give(at.line(), t)
-	}
-	j.eachBranch(h, at.offset(), t, j.giveFunc)
 }
 
-// lost notes that a page, still marked as held, will not be.
-func (j *Joiner) lost(at place, t slot.Tier) {
+// flip changes whether a page is held, on each of some tiers, and gives and takes the blocks for which that makes a
+// difference: the line's own and those of its branches.
+func (j *Joiner) flip(at place, changed tierSet) {
 	h := j.line(at.line())
-	if h.waits {
-		return
+	switch held := h.held[slot.Device]>>at.offset()&1 != 0; {
+	case h.waits:
+		h.flip(at.offset(), changed)
+	case j.lowest == slot.Device && held: // none will be complete
+		j.eachBlock(at.line(), at.offset(), j.takeFunc)
+		h.flip(at.offset(), changed)
+	case j.lowest == slot.Device: // none was
+		h.flip(at.offset(), changed)
+		j.eachBlock(at.line(), at.offset(), j.giveFunc)
+	default:
+		j.before = j.before[:0]
+		j.eachBlock(at.line(), at.offset(), j.noteFunc)
+		h.flip(at.offset(), changed)
+		j.compared = 0
+		j.eachBlock(at.line(), at.offset(), j.compareFunc)
 	}
-	if j.complete(h, t) {
-		j.take(at.line(), t)
-	}
-	j.eachBranch(h, at.offset(), t, j.takeFunc)
 }
 
-// eachBranch calls f for the complete blocks on a tier that branched off h behind a page. It is as deep as branches inside
-// one block are.
-func (j *Joiner) eachBranch(h *line, offset int, t slot.Tier, f func(l uint32, t slot.Tier)) {
+// eachBlock calls f for the blocks with a page, and the tiers on which they are complete: a line's own and those that
+// branched off behind the page. It is as deep as branches inside one block are.
+func (j *Joiner) eachBlock(l uint32, offset int, f func(l uint32, on tierSet)) {
+	h := j.line(l)
+	f(l, j.completeOn(h))
 	for b := h.branches; b != 0; {
 		branch := j.line(b)
 		if int(branch.from) > offset {
-			if j.complete(branch, t) {
-				f(b, t)
-			}
-			j.eachBranch(branch, offset, t, f)
+			j.eachBlock(b, offset, f)
 		}
 		b = branch.younger
 	}
+}
+
+// note keeps on which tiers a block is complete before a change, for compare.
+func (j *Joiner) note(_ uint32, on tierSet) { j.before = append(j.before, on) }
+
+// compare is called after the change, for the same blocks in the same order.
+func (j *Joiner) compare(l uint32, on tierSet) {
+	before := j.before[j.compared]
+	j.compared++
+	j.giveAll(l, on&^before)
+	j.takeAll(l, before&^on)
 }
 
 // blockBefore returns the line of which the last page is the one before a line's block; 0 for the first of a prompt.
@@ -86,13 +134,30 @@ func (j *Joiner) blockBefore(h *line) uint32 {
 	return h.base
 }
 
+// giveAll gives a block on each of some tiers.
+func (j *Joiner) giveAll(l uint32, on tierSet) {
+	for ; on != 0; on &= on - 1 {
+		j.give(l, tierOf(bits.TrailingZeros8(uint8(on))))
+	}
+}
+
+// takeAll takes a block from each of some tiers.
+func (j *Joiner) takeAll(l uint32, on tierSet) {
+	for ; on != 0; on &= on - 1 {
+		j.take(l, tierOf(bits.TrailingZeros8(uint8(on))))
+	}
+}
+
 // give adds a block to those that are given on: to the stretch at hand if it continues that.
 func (j *Joiner) give(l uint32, t slot.Tier) {
+	if len(j.gone[t]) > 0 {
+		j.flush() // the block may be among those
+	}
 	h := j.line(l)
 	before := j.blockBefore(h)
 	o := &j.out
 	if len(o.Keys) == 0 || before == 0 || before != j.outLast || t != o.Tier {
-		j.flush()
+		j.flushStored()
 		o.Tier, o.Root, o.Parent = t, before == 0, 0
 		if before != 0 {
 			o.Parent = j.lastKey(before)
@@ -106,10 +171,22 @@ func (j *Joiner) give(l uint32, t slot.Tier) {
 
 func (j *Joiner) lastKey(l uint32) uint64 { return j.keyAt(placeOf(l, j.width-1)) }
 
-// flush gives on the stretch at hand.
+// flush gives on all that is at hand. What was given comes before what was taken: where a call does both with one block on
+// one tier in the other order, give flushes in between.
 func (j *Joiner) flush() {
+	j.flushStored()
+	for t := range j.gone {
+		if len(j.gone[t]) > 0 {
+			j.removed(tierOf(t), j.gone[t])
+			j.gone[t] = j.gone[t][:0]
+		}
+	}
+}
+
+// flushStored gives on the stretch at hand.
+func (j *Joiner) flushStored() {
 	if o := &j.out; len(o.Keys) > 0 {
-		j.emit(*o)
+		j.stored(*o)
 		o.Keys, o.Locals = o.Keys[:0], o.Locals[:0]
 	}
 }

@@ -36,10 +36,8 @@ func check(t tester, j *Joiner) {
 				}
 			}
 			checkLine(t, j, l)
-			for tier := range tiers {
-				if j.complete(h, tierOf(tier)) {
-					blocks[tier]++
-				}
+			for tier, on := 0, j.completeOn(h); tier < tiers; tier++ {
+				blocks[tier] += int(on >> tier & 1)
 			}
 		}
 	}
@@ -87,7 +85,7 @@ func check(t tester, j *Joiner) {
 	if pages > j.cfg.Limit || waiting > j.cfg.Waiting {
 		t.Errorf("%d pages and %d waiting: more than allowed", pages, waiting)
 	}
-	if len(j.out.Keys) != 0 || j.emit != nil {
+	if len(j.out.Keys) != 0 || j.stored != nil || j.removed != nil {
 		t.Errorf("something of the last call is left")
 	}
 }
@@ -101,6 +99,9 @@ func checkLine(t tester, j *Joiner, l uint32) {
 	all := uint64(0)
 	for tier, held := range h.held {
 		all |= held
+		if held != 0 && tierOf(tier) > j.lowest {
+			t.Errorf("line %d holds %b on tier %d, which was never used", l, held, tier)
+		}
 		if held&^span(int(h.from), int(h.n)) != 0 {
 			t.Errorf("line %d holds %b on tier %d, its pages are %d to %d", l, held, tier, h.from, h.n)
 		}

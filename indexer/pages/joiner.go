@@ -22,18 +22,24 @@ type Joiner struct {
 	waiting int
 	lines   int
 	blocks  [tiers]int // complete
+	lowest  slot.Tier  // that was ever used
 	bytes   int        // of table, chunks and trees
 	counts  counters
 
 	// All below is for the call at hand.
 
-	emit     func(Blocks)
-	out      Blocks // what was not yet given to emit
-	outLast  uint32 // the line of its last block
-	gone     [tiers][]uint64
+	stored   func(Blocks)
+	removed  func(slot.Tier, []uint64)
+	out      Blocks          // what was not yet given to stored
+	outLast  uint32          // the line of its last block
+	gone     [tiers][]uint64 // what was not yet given to removed
 	stack    []move
-	giveFunc func(uint32, slot.Tier) // give and take, made once
-	takeFunc func(uint32, slot.Tier)
+	before   []tierSet // of the blocks that flip looks at
+	compared int       // how many of them were looked at again
+
+	// Methods as values, made once.
+
+	giveFunc, takeFunc, noteFunc, compareFunc func(uint32, tierSet)
 }
 
 // New makes an empty Joiner. An error says what is wrong with the configuration.
@@ -42,7 +48,7 @@ func New(cfg Config) (*Joiner, error) {
 		return nil, err
 	}
 	j := &Joiner{cfg: cfg, width: cfg.Block / cfg.Page, tokenBytes: 4 * cfg.Block}
-	j.giveFunc, j.takeFunc = j.give, j.take
+	j.giveFunc, j.takeFunc, j.noteFunc, j.compareFunc = j.giveAll, j.takeAll, j.note, j.compare
 	j.table.secret = rand.Uint64() | 1
 	j.Clear()
 	return j, nil
@@ -53,7 +59,7 @@ func New(cfg Config) (*Joiner, error) {
 func (j *Joiner) Clear() {
 	j.table = table{secret: j.table.secret, first: slotsFor(min(j.cfg.Expect, j.cfg.Limit))}
 	j.chunks, j.free, j.trees = nil, 0, trees{}
-	j.pages, j.waiting, j.lines, j.blocks = 0, 0, 0, [tiers]int{}
+	j.pages, j.waiting, j.lines, j.blocks, j.lowest = 0, 0, 0, [tiers]int{}, slot.Device
 	j.bytes = tableBytes + joinerBytes
 }
 
@@ -81,14 +87,16 @@ type Stored struct {
 // batch is how many pages are looked up ahead.
 const batch = 64
 
-// Store notes pages. Blocks that become complete are given to emit before Store returns: each only when it was not complete
-// on its tier before. Malformed announcements are counted and ignored. Nothing of e is kept.
-func (j *Joiner) Store(e Stored, emit func(Blocks)) {
+// Store notes pages. Blocks that become complete on a tier are given to stored before Store returns, each only when it was not
+// before. Those that are no longer, as their slowest page came to a higher tier, are given to removed by tier; the keys are
+// valid during the call only. Malformed announcements are counted and ignored. Nothing of e is kept.
+func (j *Joiner) Store(e Stored, stored func(Blocks), removed func(t slot.Tier, keys []uint64)) {
 	if int(e.Tier) >= tiers || len(e.Tokens) != len(e.Pages)*j.cfg.Page {
 		j.counts.Malformed++
 		return
 	}
-	j.emit = emit
+	j.stored, j.removed = stored, removed
+	j.lowest = max(j.lowest, e.Tier)
 	j.makeRoom(len(e.Pages))
 	c := cursor{root: e.Root, before: e.Parent}
 	if !e.Root && len(e.Pages) > 0 {
@@ -101,7 +109,7 @@ func (j *Joiner) Store(e Stored, emit func(Blocks)) {
 		keys, tokens = keys[n:], tokens[n*j.cfg.Page:]
 	}
 	j.flush()
-	j.emit = nil
+	j.stored, j.removed = nil, nil
 }
 
 // cursor is the page of an announcement behind which the next one comes.
@@ -132,8 +140,8 @@ func (j *Joiner) storeSome(e *Stored, c *cursor, keys []uint64, tokens []uint32)
 		n := j.fill(l, e.Tier, keys[i:], tokens[i*j.cfg.Page:], room)
 		h := j.line(l)
 		*c = cursor{before: keys[i+n-1], at: placeOf(l, int(h.n)-1)}
-		if int(h.n) == j.width && j.complete(h, e.Tier) {
-			j.give(l, e.Tier)
+		if int(h.n) == j.width {
+			j.giveAll(l, j.completeOn(h))
 		}
 		for _, key := range keys[i : i+n] {
 			if len(j.trees.byParent) == 0 {
@@ -177,8 +185,7 @@ func (j *Joiner) hold(at place, t slot.Tier, count bool) {
 	h := j.line(at.line())
 	bit := uint64(1) << at.offset()
 	if h.held[t]&bit == 0 {
-		h.held[t] |= bit
-		j.gained(at, t)
+		j.flip(at, 1<<t)
 		return
 	}
 	if !count || j.cfg.Sets {
@@ -192,9 +199,10 @@ func (j *Joiner) hold(at place, t slot.Tier, count bool) {
 }
 
 // Remove notes that pages are no longer held on a tier, or one copy less of each; EveryTier stands for all tiers that hold
-// them. The blocks that were complete and are no longer are given to emit by tier, before Remove returns; their keys are
-// valid during the call only. Pages that are not held are counted and ignored. pages is not kept.
-func (j *Joiner) Remove(t slot.Tier, pages []uint64, emit func(t slot.Tier, keys []uint64)) {
+// them. The blocks that were complete and are no longer are given to removed by tier, before Remove returns; their keys are
+// valid during the call only. Those that become complete on a lower tier, where their slowest page now lies, are given to
+// stored. Pages that are not held are counted and ignored. pages is not kept.
+func (j *Joiner) Remove(t slot.Tier, pages []uint64, stored func(Blocks), removed func(t slot.Tier, keys []uint64)) {
 	first, last := t, t
 	if t == EveryTier {
 		first, last = slot.Device, slot.Remote
@@ -202,6 +210,7 @@ func (j *Joiner) Remove(t slot.Tier, pages []uint64, emit func(t slot.Tier, keys
 		j.counts.Malformed++
 		return
 	}
+	j.stored, j.removed = stored, removed
 	ended := uint32(0) // a line that lost its last page: trimmed when the keys leave it
 	for i, key := range pages {
 		if i%batch == 0 {
@@ -223,18 +232,16 @@ func (j *Joiner) Remove(t slot.Tier, pages []uint64, emit func(t slot.Tier, keys
 	if ended != 0 {
 		j.trim(ended)
 	}
-	for t := range j.gone {
-		if len(j.gone[t]) > 0 {
-			emit(tierOf(t), j.gone[t])
-			j.gone[t] = j.gone[t][:0]
-		}
-	}
+	j.flush()
+	j.stored, j.removed = nil, nil
 }
 
 // release takes one copy of a page from each of some tiers, and reports whether one of them held it.
 func (j *Joiner) release(at place, first, last slot.Tier) (held bool) {
 	h := j.line(at.line())
 	bit := uint64(1) << at.offset()
+	last = min(last, j.lowest)
+	lost := tierSet(0)
 	for t := first; t <= last; t++ {
 		if h.held[t]&bit == 0 {
 			continue
@@ -244,8 +251,10 @@ func (j *Joiner) release(at place, first, last slot.Tier) (held bool) {
 			*e--
 			continue
 		}
-		j.lost(at, t)
-		h.held[t] &^= bit
+		lost |= 1 << t
+	}
+	if lost != 0 {
+		j.flip(at, lost)
 	}
 	return held
 }

@@ -9,9 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"attache/indexer/runs"
 	"attache/internal/block"
-	"attache/internal/field"
 	"attache/internal/slot"
 )
 
@@ -41,72 +39,6 @@ func TestConfig(t *testing.T) {
 		}
 		if (j == nil) != (err != nil) {
 			t.Errorf("%+v: a Joiner and an error, or neither", cfg)
-		}
-	}
-}
-
-// TestAgainstIndex feeds what is emitted to the index that it is made for: its overlaps are those of the twin's blocks.
-func TestAgainstIndex(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		againstIndex(t, rapid.SliceOfN(rapid.Byte(), 3, 200).Draw(t, "script"))
-	})
-	for seed := range uint64(16) {
-		againstIndex(t, randomScript(seed, 500))
-	}
-}
-
-func againstIndex(t tester, b []byte) {
-	s := newScript(t, b, true)
-	index := runs.New(runs.Config{MaxBytes: 64 * field.MiB, MaxOrphans: 1 << 20, MaxSlots: 4})
-	const worker = slot.Slot(2)
-	s.stored = func(b Blocks) {
-		index.Store(runs.Holder{Slot: worker, Tier: b.Tier},
-			runs.Stored{Root: b.Root, Parent: b.Parent, Engine: b.Keys, Hashes: b.Locals})
-	}
-	s.removed = func(tier slot.Tier, keys []uint64) {
-		if tier == EveryTier {
-			index.RemoveSlot(worker)
-			return
-		}
-		index.Remove(runs.Holder{Slot: worker, Tier: tier}, keys)
-	}
-	for len(s.b) > 0 {
-		s.step()
-		s.compareOverlaps(index, worker)
-	}
-}
-
-// compareOverlaps asks for the overlap of every prompt, which goes on in the next tier where one ends.
-func (s *script) compareOverlaps(index *runs.Index, worker slot.Slot) {
-	var held [tiers]map[uint64]implied
-	for t := range tiers {
-		held[t] = s.w.blocks(slot.Tier(t))
-	}
-	perBlock := s.w.cfg.Block / s.w.cfg.Page
-	for _, p := range s.prompts {
-		var chain []block.Hash
-		var keys []uint64
-		for i := perBlock; i <= len(p); i += perBlock {
-			ids := tokensOf(p[i-1])
-			chain = block.AppendBlocks(chain, ids[len(ids)-s.w.cfg.Block:], s.w.cfg.Block, plainSeed)
-			if i == perBlock {
-				chain = block.AppendBlocks(nil, ids, s.w.cfg.Block, seedOf(p[0]))
-			}
-			keys = append(keys, keyOf(p[i-1]))
-		}
-		want := runs.Hit{Slot: worker}
-		for t, at := 0, 0; t < tiers; t++ {
-			for ; at < len(keys); at++ {
-				if _, is := held[t][keys[at]]; !is {
-					break
-				}
-				want.Blocks[t]++
-			}
-		}
-		var o runs.Overlap
-		index.Overlap(chain, &o)
-		if got := o.Of(worker); got != want {
-			s.t.Errorf("overlap of %d blocks: %+v, want %+v", len(chain), got, want)
 		}
 	}
 }
@@ -147,17 +79,10 @@ func nonsense(t tester, b []byte) {
 			if op%5 == 0 {
 				tier = EveryTier
 			}
-			j.Remove(tier, keys, func(t slot.Tier, keys []uint64) {
-				for _, key := range keys {
-					if _, is := s.implied[t][key]; !is {
-						s.t.Errorf("block %x is removed from %v, where it was not", key, t)
-					}
-					delete(s.implied[t], key)
-				}
-			})
+			j.Remove(tier, keys, s.gained, s.lost)
 		} else {
 			j.Store(Stored{Tier: tier, Root: op%7 == 0, Parent: uint64(s.next() % 32), Pages: keys,
-				Tokens: make([]uint32, len(keys)), Again: op%11 == 0}, s.gained)
+				Tokens: make([]uint32, len(keys)), Again: op%11 == 0}, s.gained, s.lost)
 		}
 		check(t, j)
 		for tier, n := range j.Stats().Blocks {
@@ -200,19 +125,19 @@ func stretches(t *testing.T, j *Joiner) {
 		}
 		got = nil
 	}
-	j.Store(numbered(0, 3), emit)
+	j.Store(numbered(0, 3), emit, nil)
 	want("a part of a block")
-	j.Store(numbered(6, 90), emit)
+	j.Store(numbered(6, 90), emit, nil)
 	want("no parent")
-	j.Store(numbered(3, 6), emit)
+	j.Store(numbered(3, 6), emit, nil)
 	all := []uint64{3, 7, 11, 15, 19, 23, 27, 31, 35, 39, 43, 47, 51, 55, 59, 63, 67, 71, 75, 79, 83, 87}
 	want("the parent comes", all)
 	var gone []uint64
-	j.Remove(EveryTier, numbered(10, 14).Pages, func(_ slot.Tier, keys []uint64) { gone = append(gone, keys...) })
+	j.Remove(EveryTier, numbered(10, 14).Pages, nil, func(_ slot.Tier, keys []uint64) { gone = append(gone, keys...) })
 	if !slices.Equal(gone, []uint64{11, 15}) {
 		t.Errorf("removed %d", gone)
 	}
-	j.Store(numbered(10, 14), emit)
+	j.Store(numbered(10, 14), emit, nil)
 	want("two parts come back", all[2:4])
 }
 
@@ -220,13 +145,13 @@ func TestSaturation(t *testing.T) {
 	j, _ := New(Config{Page: 1, Block: 1, Limit: 2})
 	blocks := 0
 	for range 300 {
-		j.Store(numbered(0, 1), func(b Blocks) { blocks += len(b.Keys) })
+		j.Store(numbered(0, 1), func(b Blocks) { blocks += len(b.Keys) }, nil)
 	}
 	if st := j.Stats(); blocks != 1 || st.Saturated != 300-256 {
 		t.Errorf("%d blocks, %+v", blocks, st)
 	}
 	for range 300 {
-		j.Remove(slot.Device, []uint64{0}, func(_ slot.Tier, keys []uint64) { blocks -= len(keys) })
+		j.Remove(slot.Device, []uint64{0}, nil, func(_ slot.Tier, keys []uint64) { blocks -= len(keys) })
 	}
 	if st := j.Stats(); blocks != 0 || st.Unknown != 300-256 || st.Pages != 0 {
 		t.Errorf("%d blocks, %+v", blocks, st)
@@ -238,13 +163,13 @@ func TestLimitIsKept(t *testing.T) {
 	j, _ := New(Config{Page: 1, Block: 4, Limit: 20, Waiting: 8})
 	blocks := 0
 	emit := func(b Blocks) { blocks += len(b.Keys) }
-	j.Store(numbered(100, 106), emit)
-	j.Store(numbered(200, 206), emit) // 100 to 105 go
-	j.Store(numbered(300, 310), emit) // so do 200 to 205; 308 and 309 find no room
+	j.Store(numbered(100, 106), emit, nil)
+	j.Store(numbered(200, 206), emit, nil) // 100 to 105 go
+	j.Store(numbered(300, 310), emit, nil) // so do 200 to 205; 308 and 309 find no room
 	if st := j.Stats(); st.Waiting != 8 || st.Dropped != 12 || st.Refused != 2 {
 		t.Errorf("waiting: %+v", st)
 	}
-	j.Store(numbered(0, 25), emit)
+	j.Store(numbered(0, 25), emit, nil)
 	if st := j.Stats(); st.Waiting != 0 || st.Dropped != 20 || st.Refused != 2+5 || st.Pages != 20 || blocks != 5 {
 		t.Errorf("placed, %d blocks: %+v", blocks, st)
 	}
@@ -269,5 +194,5 @@ func TestTokensAreHashedAsTheyAre(t *testing.T) {
 		if !b.Root || !slices.Equal(b.Locals, want) || !slices.Equal(b.Keys, []uint64{e.Pages[7], e.Pages[15]}) {
 			t.Errorf("%+v, want the locals %x", b, want)
 		}
-	})
+	}, nil)
 }

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"encoding/binary"
+	"math/bits"
 
 	"attache/internal/slot"
 )
@@ -68,6 +69,13 @@ func (j *Joiner) extraOf(at place, t slot.Tier, wanted bool) *uint8 {
 		j.bytes += len(c.extra)
 	}
 	return &c.extra[(int(l%chunkLines)*j.width+at.offset())*tiers+int(t)]
+}
+
+// flip changes whether a page is held, on each of some tiers.
+func (h *line) flip(offset int, changed tierSet) {
+	for ; changed != 0; changed &= changed - 1 {
+		h.held[bits.TrailingZeros8(uint8(changed))] ^= 1 << offset
+	}
 }
 
 // newLine returns an empty line.

@@ -30,6 +30,16 @@ type twinPage struct {
 
 func (p *twinPage) held() bool { return p.counts != [tiers]int{} }
 
+// best is the highest tier that holds the page; tiers when none does.
+func (p *twinPage) best() int {
+	for t, n := range p.counts {
+		if n > 0 {
+			return t
+		}
+	}
+	return tiers
+}
+
 func (w *twin) store(tier slot.Tier, names []string, again bool) {
 	for _, name := range names {
 		p := w.pages[name]
@@ -103,21 +113,14 @@ func (w *twin) known() map[string]bool {
 	return known
 }
 
-// blocks are those that are held on a tier, by key.
+// blocks are those that are complete on a tier, by key.
 func (w *twin) blocks(t slot.Tier) map[uint64]implied {
 	found, known := map[uint64]implied{}, w.known()
 	for name := range w.pages {
 		if strings.Count(name, ".")%w.cfg.Block != 0 || w.exact && !known[name] {
 			continue
 		}
-		held, at := true, name
-		for i := 0; i < w.cfg.Block/w.cfg.Page && held; i++ {
-			p := w.pages[at]
-			if held = p != nil && p.counts[t] > 0; held {
-				at = p.before
-			}
-		}
-		if !held {
+		if !w.complete(name, t) {
 			continue
 		}
 		tokens := tokensOf(name)
@@ -136,6 +139,25 @@ func (w *twin) blocks(t slot.Tier) map[uint64]implied {
 		found[keyOf(name)] = b
 	}
 	return found
+}
+
+// complete says whether the block that ends with a page is complete on a tier: if all its pages are held there; or if all are
+// held there or above, and one not above. A Joiner that forgot where else a page lies may give the block on for a lower tier
+// than need be, so a twin that forgets nothing does without the last condition.
+func (w *twin) complete(name string, t slot.Tier) bool {
+	allThere, allUpto, oneNotAbove := true, true, false
+	for range w.cfg.Block / w.cfg.Page {
+		p := w.pages[name]
+		if p == nil {
+			return false
+		}
+		best := p.best()
+		allThere = allThere && p.counts[t] > 0
+		allUpto = allUpto && best <= int(t)
+		oneNotAbove = oneNotAbove || best == int(t)
+		name = p.before
+	}
+	return allThere || allUpto && (oneNotAbove || !w.exact)
 }
 
 func (w *twin) waiting() (n int) {
@@ -315,9 +337,9 @@ func (s *script) step() {
 		}
 	default:
 		before := s.j.Stats().Malformed
-		s.j.Store(Stored{Tier: tier, Root: true, Pages: []uint64{1}, Tokens: make([]uint32, s.w.cfg.Page+1)}, nil)
-		s.j.Store(Stored{Tier: 4, Root: true}, nil)
-		s.j.Remove(4, []uint64{1}, nil)
+		s.j.Store(Stored{Tier: tier, Root: true, Pages: []uint64{1}, Tokens: make([]uint32, s.w.cfg.Page+1)}, nil, nil)
+		s.j.Store(Stored{Tier: 4, Root: true}, nil, nil)
+		s.j.Remove(4, []uint64{1}, nil, nil)
 		if s.j.Stats().Malformed != before+3 {
 			s.t.Errorf("malformed calls are not counted")
 		}
@@ -335,7 +357,7 @@ func (s *script) store(tier slot.Tier, p []string, from, to int, again bool) {
 		ids := tokensOf(name)
 		e.Tokens = append(e.Tokens, ids[len(ids)-s.w.cfg.Page:]...)
 	}
-	s.j.Store(e, s.gained)
+	s.j.Store(e, s.gained, s.lost)
 	s.w.store(tier, p[from:to], again)
 }
 
@@ -356,23 +378,25 @@ func (s *script) gained(b Blocks) {
 	}
 }
 
+func (s *script) lost(t slot.Tier, keys []uint64) {
+	for _, key := range keys {
+		if _, is := s.implied[t][key]; !is {
+			s.t.Errorf("block %x is removed from %v, where it was not", key, t)
+		}
+		delete(s.implied[t], key)
+	}
+	if s.removed != nil {
+		s.removed(t, keys)
+	}
+}
+
 func (s *script) remove(tier slot.Tier, names []string) {
 	var keys []uint64
 	for _, name := range names {
 		keys = append(keys, keyOf(name))
 	}
 	before := s.j.Stats().Unknown
-	s.j.Remove(tier, keys, func(t slot.Tier, keys []uint64) {
-		for _, key := range keys {
-			if _, is := s.implied[t][key]; !is {
-				s.t.Errorf("block %x is removed from %v, where it was not", key, t)
-			}
-			delete(s.implied[t], key)
-		}
-		if s.removed != nil {
-			s.removed(t, keys)
-		}
-	})
+	s.j.Remove(tier, keys, s.gained, s.lost)
 	unknown := s.w.remove(tier, names)
 	if got := int(s.j.Stats().Unknown - before); s.w.exact && got != unknown {
 		s.t.Errorf("%d removals of unknown pages, want %d", got, unknown)

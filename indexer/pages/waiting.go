@@ -203,9 +203,9 @@ func (j *Joiner) movePage(old, after place) place {
 			*e = 0
 		}
 		h.held[t] |= 1 << at.offset()
-		if int(h.n) == j.width && j.complete(h, tierOf(t)) {
-			j.give(l, tierOf(t))
-		}
+	}
+	if int(h.n) == j.width {
+		j.giveAll(l, j.completeOn(h))
 	}
 	return at
 }
