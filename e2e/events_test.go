@@ -22,7 +22,7 @@ var dialects = []struct {
 }{
 	{name: "vllm-map", dialect: "vllm-map", page: 16, host: 100},
 	{name: "vllm-array", dialect: "vllm-array", page: 16},
-	{name: "sglang", dialect: "sglang", page: 1, flush: "/flush_cache"},
+	{name: "sglang", dialect: "sglang", page: 1, host: 100, flush: "/flush_cache"},
 	{name: "sglang found by discovery", dialect: "sglang", page: 16, pool: "  events: {replay_port: REPLAY}\n", apart: true, host: 100},
 	{name: "trtllm", dialect: "trtllm", page: 16, pool: "  engine: trtllm\n  events: {pull: true}\n", noSalts: true, host: 100},
 }

@@ -102,18 +102,29 @@ func (w *world) credits(l *events.Ledger, n *node, rank int) []runs.Hit {
 // tiers are blocks of a pool's size by tier.
 type tiers [slot.Disk + 1]map[block.Hash]bool
 
-// held are the blocks of the pool's size that an engine holds, as far as prompts have them: those all of whose pages it holds.
+// held are the blocks of the pool's size that an engine holds, as far as prompts have them: those all of whose pages it holds on a
+// tier, and those that it has all pages of, on the tier of the slowest.
 func (w *world) held(n *node, c *sim.Contents) (all tiers) {
-	for t, there := range c.Blocks {
+	for t := range all {
 		all[t] = make(map[block.Hash]bool)
-		for _, p := range w.corpus {
-			pages := p.chain(n.page)
-			for i, h := range p.chain(n.pool) {
-				whole := true
-				for at := i * n.pool; at < (i+1)*n.pool; at += min(n.page, n.pool) {
-					whole = whole && at/n.page < len(pages) && there[pages[at/n.page]] > 0
+	}
+	for _, p := range w.corpus {
+		pages := p.chain(n.page)
+		for i, h := range p.chain(n.pool) {
+			whole, slowest := [slot.Disk + 1]bool{true, true, true}, 0
+			for at := i * n.pool; at < (i+1)*n.pool; at += min(n.page, n.pool) {
+				best := len(all)
+				for t := len(all) - 1; t >= 0; t-- {
+					if at/n.page < len(pages) && c.Blocks[t][pages[at/n.page]] > 0 {
+						best = t
+					} else {
+						whole[t] = false
+					}
 				}
-				if whole {
+				slowest = max(slowest, best)
+			}
+			for t := range all {
+				if whole[t] || t == slowest {
 					all[t][h] = true
 				}
 			}
