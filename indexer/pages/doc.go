@@ -21,8 +21,8 @@
 //	block   device     both       host       device     none
 //
 // So storing a page may take a block from a lower tier, and removing one may give a block to a lower tier. The index follows
-// a prompt downwards only: what lies on a higher tier behind a block on a lower one is not in its overlap. Engines let the ends
-// of prompts go first, and then there is no such thing.
+// a prompt downwards only: what lies on a higher tier behind a block on a lower one is not in its overlap. Engines that let the
+// ends of prompts go first have no such thing.
 //
 // Pages lie in lines. A line is the part of one block that no earlier line has; here two prompts in blocks of four pages
 // part in the middle of a block, and a third line waits, as nothing is known of the page before it:
