@@ -76,9 +76,9 @@ type feed struct {
 	live  time.Time // since when the state is Live
 }
 
-func newFeed(l *Ledger, worker string, s slot.Slot, source Source) *feed {
+func newFeed(ctx context.Context, l *Ledger, worker string, s slot.Slot, source Source) *feed {
 	f := &feed{
-		ledger: l, worker: worker, slot: s, source: source, done: make(chan struct{}), wake: make(chan struct{}, 1),
+		ctx: ctx, ledger: l, worker: worker, slot: s, source: source, done: make(chan struct{}), wake: make(chan struct{}, 1),
 		log:  l.log.With("worker", worker, "rank", source.Rank, "endpoint", source.address()),
 		mode: Approximate, state: Connecting, since: l.now(), epoch: 1,
 		applier: applier{slot: s, block: l.blockTokens, pulled: source.Pull},
@@ -92,12 +92,10 @@ func newFeed(l *Ledger, worker string, s slot.Slot, source Source) *feed {
 	return f
 }
 
-// run follows the engine until ctx ends.
-func (f *feed) run(ctx context.Context) {
+// run follows the engine until its context ends.
+func (f *feed) run() {
 	defer close(f.done)
-	f.mu.Lock()
-	f.ctx = ctx
-	f.mu.Unlock()
+	ctx := f.ctx
 	var following sync.WaitGroup
 	defer following.Wait()
 	if err := f.follow(ctx, &following); err != nil {

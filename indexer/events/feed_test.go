@@ -151,8 +151,7 @@ func newWorld(t interface{ Fatal(...any) }, replay bool, size int) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.feed = newFeed(l, "w", 3, Source{Endpoint: "tcp://w:1"})
-	w.ctx = context.Background()
+	w.feed = newFeed(context.Background(), l, "w", 3, Source{Endpoint: "tcp://w:1"})
 	if replay {
 		w.ask = w.replayed
 	}

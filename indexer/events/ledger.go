@@ -283,16 +283,16 @@ func (l *Ledger) follow(ctx context.Context, following map[key]*feed) {
 	for k, w := range wanted {
 		f := following[k]
 		if f == nil {
-			f = newFeed(l, k.worker, k.slot, k.source)
+			mine, stop := context.WithCancel(ctx)
+			f = newFeed(mine, l, k.worker, k.slot, k.source)
 			if p, ok := l.resumed[k]; ok {
 				f.resume(p)
 				delete(l.resumed, k)
 			}
 			f.process.Store(w.Epoch)
 			l.measure(f, w)
-			mine, stop := context.WithCancel(ctx)
 			f.stop = stop
-			go f.run(mine)
+			go f.run()
 			following[k] = f
 			moved = true
 			continue

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,8 +21,7 @@ func newPullWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.feed = newFeed(l, "w", 3, Source{Pull: true, URL: "http://w:1/kv_cache_events"})
-	w.ctx = t.Context()
+	w.feed = newFeed(context.Background(), l, "w", 3, Source{Pull: true, URL: "http://w:1/kv_cache_events"})
 	return w
 }
 
