@@ -390,21 +390,3 @@ func (x *Index) remove(w *worker, o *holder, engine []uint64) {
 	}
 	flush()
 }
-
-// Parent returns the sequence hash of a block that the slot holds, by the engine's hash: for callers that chain local
-// hashes themselves.
-func (x *Index) Parent(s slot.Slot, engine uint64) (hash block.Hash, ok bool) {
-	w := x.known(s)
-	if w == nil {
-		return 0, false
-	}
-	for _, o := range w.tiers {
-		if o == nil {
-			continue
-		}
-		if p := x.placeIn(o, engine); p != 0 {
-			return x.runs[p.run()].run.hashes[p.offset()], true
-		}
-	}
-	return 0, false
-}

@@ -208,23 +208,18 @@ func TestRefused(t *testing.T) {
 	check(t, x)
 }
 
-func TestParent(t *testing.T) {
+func TestAParentOnAnotherTier(t *testing.T) {
 	x := New(roomy())
-	own := chainOf(ascending(4))
 	engine := []uint64{11, 12, 13, 14}
 	x.Store(Holder{Slot: 2, Tier: slot.Host}, Stored{Root: true, Engine: engine[:2], Hashes: ascending(2)})
-	// The parent lies on another tier.
-	x.Store(Holder{Slot: 2}, Stored{Parent: 12, Engine: engine[2:], Hashes: ascending(4)[2:]})
-	for i, e := range engine {
-		if got, ok := x.Parent(2, e); !ok || got != own[i] {
-			t.Errorf("engine hash %d is block %x, want %x", e, got, own[i])
-		}
+	if got := x.Store(Holder{Slot: 2}, Stored{Parent: 12, Engine: engine[2:], Hashes: ascending(4)[2:]}); got != Applied {
+		t.Errorf("outcome %d, want it applied", got)
 	}
-	for _, s := range []slot.Slot{1, 2, slot.None} {
-		if _, ok := x.Parent(s, 15); ok {
-			t.Errorf("slot %d: an unknown hash has a block", s)
-		}
+	want := SlotStats{Held: [tiers]int{slot.Device: 2, slot.Host: 2}, Announced: [tiers]int{slot.Device: 2, slot.Host: 2}}
+	if got := x.SlotStats(2); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
+	check(t, x)
 }
 
 func TestNoAllocations(t *testing.T) {

@@ -124,6 +124,7 @@ func newFake() *fake {
 			w.EngineRunning, w.EngineWaiting = Known(inFlight), Known(inFlight/9)
 			w.KVUsage, w.CachedShare, w.CachedBlocksKnown = Known(kv), Known(cached), Known(int(kv*30000))
 			w.TTFTP50S = Known(0.12 + 0.02*float64(n))
+			w.CapacityBlocks, w.CapacityLearnt = Known(30_000), n%2 == 1
 			w.Accuracy, w.Trust = Accuracy{Agreed: Known(0.96), Kept: Known(0.98), Foreseen: Known(0.98)}, Known(0.98)
 		}
 		f.workers = append(f.workers, w)

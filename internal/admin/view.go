@@ -142,6 +142,10 @@ type Worker struct {
 	CachedShare Figure `json:"cached_share"`
 	// Epoch counts the restarts of the engine that were seen: each emptied its KV cache.
 	Epoch uint64 `json:"epoch"`
+	// CapacityBlocks is how many blocks memory of our own decisions takes the worker to have room for, on its first rank, and
+	// CapacityLearnt whether that was learnt from what it reported to have cached.
+	CapacityBlocks Figure `json:"believed_capacity_blocks"`
+	CapacityLearnt bool   `json:"capacity_learnt"`
 	// Accuracy is how well what is predicted of the worker agrees with what it delivers; Trust what a block that it is believed
 	// to hold should count by that, of one that is known: applied with router.auto where it has no events.
 	Accuracy Accuracy `json:"accuracy"`

@@ -109,6 +109,9 @@ func (s *source) workers() (workers []admin.Worker, feeds []admin.Feed) {
 			CachedShare: admin.Share(v.Delivered, v.PromptTokens), Overlap: overlaps[[2]string{w.Pool, w.Name}],
 		}
 		a.Overlap.Mode = string(v.Mode)
+		if a.CapacityLearnt = v.Learnt; v.Capacity > 0 {
+			a.CapacityBlocks = admin.Known(v.Capacity)
+		}
 		if a.Accuracy = accuracy(v.Accuracy); v.Accuracy.Requests > 0 {
 			a.Trust = admin.Known(v.Trust)
 		}

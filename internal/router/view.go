@@ -39,6 +39,8 @@ type WorkerView struct {
 	Backlog            time.Duration // predicted time to work off the booked prefill
 	HeldBlocks         int           // what it is believed to hold
 	Mode               events.Mode   // how that is known
+	Capacity           int           // blocks that our own memory takes it to have room for; 0 not known yet
+	Learnt             bool          // from what it reported, not from its metrics or the configuration
 	Accuracy           Accuracy      // of what was predicted of it
 	Trust              float64       // recommended worth of a block that it is believed to hold, of one that is known; 0 to 1
 	Requests, Failures uint64
@@ -172,6 +174,7 @@ func (r *Router) Worker(pool, name string, s slot.Slot) WorkerView {
 	load := p.scorer.Load(s)
 	v := WorkerView{InFlight: load.InFlight, Backlog: seconds(load.QueueSeconds), HeldBlocks: p.index.Held(s), Mode: p.modeOf(s), Accuracy: p.fidelities.of(s)}
 	v.Trust = v.Accuracy.trust()
+	v.Capacity, v.Learnt = p.index.Capacity(s)
 	if v.Mode != events.Approximate {
 		v.HeldBlocks = p.ledger.Held(s)
 	}
