@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -272,7 +273,7 @@ func TestWorkersComeAndGo(t *testing.T) {
 			added := r.addEngine("engine-1")
 			began := time.Now()
 			r.writeWorkers(r.engines, map[string]bool{"engine-0": true})
-			r.eventually("the added worker is ready", func() bool { return len(r.workers("ready")) == 1 && r.workers("ready")[0] == added.name })
+			r.eventually("the added worker is ready", func() bool { return slices.Equal(r.workers("ready"), []string{added.name}) })
 			a := r.must(chatRequest{prompt: words("new", 1000)})
 			took := time.Since(began)
 			if a.engine != added.name {
