@@ -106,42 +106,62 @@ func parseID(id string) (replica string, number uint64, ok bool) {
 	return replica, number, found && err == nil
 }
 
+// end releases what is booked; only the first call does anything.
 func (rec *record) end() {
-	if !rec.finish() {
-		return
-	}
-	rec.touch()
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	if len(rec.chain) > keepChain { // it may wait a minute for its report
-		rec.chain = slices.Clone(rec.chain[:keepChain])
-	}
-}
-
-// finish releases what is booked; it reports whether that was still to be done.
-func (rec *record) finish() bool {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	if !rec.ended.IsZero() {
-		return false
+		return
 	}
 	rec.ended = rec.router.now()
 	rec.booking.End()
 	rec.pool.flights.end(rec.flight, rec.ended, rec.pool.ledger.Emptied(rec.slot))
-	return true
+	rec.touchLocked()
+	whole := rec.chain
+	rec.chain = slices.Clone(whole[:min(len(whole), keepChain)]) // it may wait a minute for its report
+	if rec.flight == nil {
+		rec.router.chains.put(whole)
+	}
 }
 
-// touch notes that the worker's engine holds the blocks of the request now: as long as it runs it cannot lose them, and when it
-// ends they are the ones used last.
-func (rec *record) touch() {
+// hold keeps the blocks of a request that runs from being taken for evicted.
+func (rec *record) hold() {
 	rec.mu.Lock()
-	chain, on := rec.chain, rec.on
-	rec.mu.Unlock()
-	s := rec.slot
-	if on > 0 {
-		s = rec.named[on].Slot
+	defer rec.mu.Unlock()
+	if rec.ended.IsZero() {
+		rec.touchLocked()
 	}
-	rec.pool.index.Touch(s, chain)
+}
+
+// touchLocked notes that the worker's engine holds the blocks of the request now: as long as it runs it cannot lose them, and when
+// it ends they are the ones used last.
+func (rec *record) touchLocked() {
+	s := rec.slot
+	if rec.on > 0 {
+		s = rec.named[rec.on].Slot
+	}
+	rec.pool.index.Touch(s, rec.chain)
+}
+
+// chainPool is memory for the chains of requests that run, which is used again. Safe for concurrent use.
+type chainPool struct{ free sync.Pool }
+
+// keepRoom is the length above which a chain's memory is not kept.
+const keepRoom = 1 << 14
+
+// get returns an empty chain.
+func (c *chainPool) get() []block.Hash {
+	if chain, ok := c.free.Get().(*[]block.Hash); ok {
+		return (*chain)[:0]
+	}
+	return nil
+}
+
+// put takes a chain back that nobody looks at any more.
+func (c *chainPool) put(chain []block.Hash) {
+	if cap(chain) <= keepRoom {
+		c.free.Put(&chain)
+	}
 }
 
 // fallBack moves the booking to the first alternative that may still serve, when the worker that carries it is gone:

@@ -244,14 +244,7 @@ func (r *Router) Load(ctx context.Context) error {
 
 // hold keeps the blocks of requests that run from being taken for evicted, and works out what memory is worth.
 func (r *Router) hold() {
-	r.table.each(func(rec *record) {
-		rec.mu.Lock()
-		running := rec.ended.IsZero()
-		rec.mu.Unlock()
-		if running {
-			rec.touch()
-		}
-	})
+	r.table.each((*record).hold)
 	if r.cfg.Auto {
 		for _, p := range r.pools {
 			p.refreshTrust()

@@ -62,7 +62,8 @@ type Router struct {
 	table   table
 	recent  recent
 	ids     atomic.Uint64
-	scratch sync.Pool   // of *scratch
+	scratch sync.Pool // of *scratch
+	chains  chainPool
 	seen    *worker.Set // the set that Observe saw last; only the registry's loop touches it
 }
 
@@ -204,7 +205,7 @@ func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set
 		router: r, pool: p, number: r.ids.Add(1), at: started, booking: booking, model: names.asked,
 		requestID: req.ID, path: req.Path, tenant: req.Tenant,
 		promptTokens: s.chain.Tokens, rung: s.chain.Rung, why: s.chain.Why, captured: s.ranked[0].CachedTokens, candidates: len(s.ranked),
-		chain: slices.Clone(s.chain.Hashes), blocks: len(s.chain.Hashes),
+		chain: append(r.chains.get(), s.chain.Hashes...), blocks: len(s.chain.Hashes),
 		stream: req.Scan != nil && req.Scan.Stream,
 	}
 	if s.chain.Ours {
