@@ -373,7 +373,8 @@ func (f *feed) apply(m wire.Message, d uint64) {
 
 // take brings what was decoded into the index.
 func (f *feed) take(payload []byte) {
-	if missed := f.batch.Counts.Missed(); missed > 0 {
+	missed := f.batch.Counts.Missed()
+	if missed > 0 {
 		f.unreadable(fmt.Errorf("%d events at byte %d and later", missed, f.batch.Counts.UnreadAt))
 	}
 	f.counts.Events += uint64(len(f.batch.Events))
@@ -390,7 +391,7 @@ func (f *feed) take(payload []byte) {
 	}
 	if emptied(changes) {
 		f.emptied.Add(1)
-		f.complete = true // whatever was there before
+		f.complete = missed == 0 // whatever was there before
 	}
 	if f.applier.leftOut() > left {
 		f.complete = false // the engine holds blocks that the index will not know

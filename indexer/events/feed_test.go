@@ -530,6 +530,17 @@ func TestWhatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// TestAnEmptiedCacheAndWhatCannotBeRead: a removal may be among what was not read, behind the clearing.
+func TestAnEmptiedCacheAndWhatCannotBeRead(t *testing.T) {
+	w := newWorld(t, true, pageTokens)
+	w.connect()
+	w.say(0, 3)
+	w.deliver(-1)
+	// [0.0, [["AllBlocksCleared"], ["BlockRemoved", true]], 0]
+	w.receive(frames(1, []byte("\x93\xcb\x00\x00\x00\x00\x00\x00\x00\x00\x92\x91\xb0AllBlocksCleared\x92\xacBlockRemoved\xc3\x00")))
+	w.expect(t, Live, Partial, 0)
+}
+
 func TestTopicsNameTheModel(t *testing.T) {
 	serving := worker.NewWorker(worker.Spec{Name: "w"}, 3, worker.Ready).WithStats(worker.Stats{Model: "org/llama"})
 	for _, c := range []struct {
