@@ -86,13 +86,20 @@ func (f *feed) resync(reason string) {
 
 // verify asks a silent engine whether anything was missed.
 func (f *feed) verify() {
-	before := f.counts.Batches
-	if f.catchUp() && f.counts.Batches > before {
-		f.counts.Missed += f.counts.Batches - before
-		f.log.Info("a silent engine had published batches that did not arrive", "batches", f.counts.Batches-before)
-	}
+	f.found()
 	f.heard = f.ledger.now() // also of failures: the interval holds for them, too
 	f.goLive()
+}
+
+// found asks a silent engine for what it published, and tells whether there was anything that had not arrived.
+func (f *feed) found() bool {
+	before := f.counts.Batches
+	if !f.catchUp() || f.counts.Batches == before {
+		return false
+	}
+	f.counts.Missed += f.counts.Batches - before
+	f.log.Info("a silent engine had published batches that did not arrive", "batches", f.counts.Batches-before)
+	return true
 }
 
 // silentReason is why a stream is stale that brings nothing.
@@ -111,8 +118,7 @@ func (f *feed) silence(now time.Time) {
 		f.waited = now
 	case now.Sub(f.waited) >= overdue:
 		f.waited = time.Time{}
-		if before := f.counts.Batches; f.ask != nil && f.catchUp() && f.counts.Batches > before {
-			f.counts.Missed += f.counts.Batches - before
+		if f.found() {
 			f.expected.Store(0)
 			f.goLive()
 			return
@@ -154,9 +160,6 @@ func (f *feed) configure(x *runs.Index) {
 	x.Configure(f.slot, settings)
 }
 
-// better orders the modes.
-var better = map[Mode]int{Approximate: 0, Partial: 1, Exact: 2}
-
 const (
 	maxSettle = time.Minute
 	forgiven  = 10 * time.Minute // a stream that holds for so long has not fallen lately
@@ -177,7 +180,7 @@ func (f *feed) weigh(now time.Time) {
 	switch {
 	case want == Approximate && f.mode != Approximate:
 		f.falls++
-	case better[want] > better[f.mode] && now.Sub(f.live) < f.settle():
+	case f.mode.Worse(want) && now.Sub(f.live) < f.settle():
 		want = f.mode
 	case f.state == Live && now.Sub(f.live) >= forgiven:
 		f.falls = 0

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"slices"
 	"time"
 
 	"attache/internal/slot"
@@ -33,6 +34,12 @@ const (
 	// Exact: by the engine's own events, from the first on.
 	Exact Mode = "exact"
 )
+
+// Worse tells whether less is known in a mode than in another.
+func (m Mode) Worse(than Mode) bool {
+	order := []Mode{Approximate, Partial, Exact}
+	return slices.Index(order, m) < slices.Index(order, than)
+}
 
 // Evidence is what the index is worth for a slot.
 type Evidence struct {

@@ -97,9 +97,6 @@ func (s *source) Prefixes(name string, n int) []admin.WorkerPrefixes {
 // ranks adds up what is known of a worker's data-parallel ranks: the least of the backlogs, the worst of the modes, and the sum of
 // what is in flight and held.
 func (s *source) ranks(w *worker.Worker) router.WorkerView {
-	worth := func(m events.Mode) int {
-		return slices.Index([]events.Mode{events.Approximate, events.Partial, events.Exact}, m)
-	}
 	slots := w.Slots()
 	sum := s.router.Worker(w.Pool, w.Name, slots[0])
 	for _, n := range slots[1:] {
@@ -107,7 +104,7 @@ func (s *source) ranks(w *worker.Worker) router.WorkerView {
 		sum.InFlight += v.InFlight
 		sum.HeldBlocks += v.HeldBlocks
 		sum.Backlog = min(sum.Backlog, v.Backlog)
-		if worth(v.Mode) < worth(sum.Mode) {
+		if v.Mode.Worse(sum.Mode) {
 			sum.Mode = v.Mode
 		}
 	}
