@@ -154,7 +154,8 @@ func (c *Core) pagesOf(r Request) int {
 // KV memory last. A request is admitted with memory for its prompt and its answer, so none is ever preempted; the head of
 // the queue blocks those behind it. What the cache holds of its prompt is decided then, full blocks only, and never all of
 // it: the first token of the answer comes out of computing the last of the prompt. Blocks, of the answer as well, can be
-// found by others as soon as they are computed.
+// found by others from the step on that computes them, which computes in order: of two equal prompts that are admitted to
+// one step the second reuses what the first computes, as in vLLM.
 func (c *Core) Step(now time.Duration) (took time.Duration, events []Event) {
 	b := c.form(now)
 	if b.tokens == 0 {
@@ -185,6 +186,7 @@ func (c *Core) form(now time.Duration) batch {
 			s.chunk = 1
 			b.tokens++
 			b.kv += s.Prompt + s.generated
+			c.nameNext(s)
 		}
 	}
 	for _, s := range c.running {
@@ -206,6 +208,17 @@ func (c *Core) fill(s *sequence, b *batch) {
 	s.chunk = min(s.Prompt-s.computed, c.maxTokens-b.tokens)
 	b.tokens += s.chunk
 	b.pairs += float64(s.chunk) * (float64(s.computed) + float64(s.chunk)/2)
+	c.nameNext(s)
+}
+
+// nameNext names the blocks that a sequence's chunk fills.
+func (c *Core) nameNext(s *sequence) {
+	c.cache.changes.of(s.Session)
+	for s.named < len(s.Chain) && (s.named+1)*c.blockTokens <= s.computed+s.chunk {
+		c.cache.name(s.pages[s.named], s.Chain[s.named], s.names.block(s.named))
+		s.named++
+	}
+	c.cache.changes.of("")
 }
 
 // admit gives a request its memory, if there is enough.
@@ -287,12 +300,6 @@ func (c *Core) compute(s *sequence) {
 		return
 	}
 	s.computed += s.chunk
-	c.cache.changes.of(s.Session)
-	for s.named < len(s.Chain) && (s.named+1)*c.blockTokens <= s.computed {
-		c.cache.name(s.pages[s.named], s.Chain[s.named], s.names.block(s.named))
-		s.named++
-	}
-	c.cache.changes.of("")
 	if s.computed < s.Prompt {
 		return
 	}

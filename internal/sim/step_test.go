@@ -103,7 +103,8 @@ func TestReuse(t *testing.T) {
 		{"never the whole prompt", Request{Prompt: 12, Output: 1, Chain: chain[:3]}, 9, Request{Prompt: 12, Output: 1, Chain: chain[:3]}, 8},
 		{"the answer, too; its last token has no KV", Request{Prompt: 6, Output: 10, Chain: chain[:4]}, 20, Request{Prompt: 19, Output: 1, Chain: chain[:4]}, 12},
 		{"one token more completes the block", Request{Prompt: 6, Output: 11, Chain: chain[:4]}, 20, Request{Prompt: 19, Output: 1, Chain: chain[:4]}, 16},
-		{"blocks of a prompt that is half computed", Request{Prompt: 19, Output: 1, Chain: chain[:4]}, 1, Request{Prompt: 20, Output: 1, Chain: chain}, 8},
+		{"blocks of a prompt whose rest is in the same step", Request{Prompt: 19, Output: 1, Chain: chain[:4]}, 1, Request{Prompt: 20, Output: 1, Chain: chain}, 16},
+		{"of a prompt that is admitted in the same step", Request{Prompt: 9, Output: 1, Chain: chain[:2]}, 0, Request{Prompt: 20, Output: 1, Chain: chain}, 8},
 		{"of a request that still runs", Request{Prompt: 9, Output: 9, Chain: chain[:4]}, 1, Request{Prompt: 20, Output: 1, Chain: chain}, 8},
 		{"nothing of another text", Request{Prompt: 14, Output: 1, Chain: chainOf("y", 3)}, 9, Request{Prompt: 20, Output: 1, Chain: chain}, 0},
 	} {
