@@ -1,37 +1,51 @@
 package scoring
 
+import "attache/internal/slot"
+
 // slotLoad is what is booked on one slot, with the clock that works its prefill off. It is not safe for concurrent use.
 //
-// The backlog is a list of bookings in the order they were made. The slot works on the first, by the wall clock; when that
-// has nothing left the next one's turn comes, and the first leaves the list. Estimates are kept raw, that is without the
-// speed factor k: a second on the clock works off 1/k seconds of them, so that a better k corrects what is booked already.
+// The backlog is a list of bookings in the order they were made, and the slot works on the first. Where the end of a prefill
+// is told (Candidate.Live), a booking stays until then, and of the first one at least a tenth is left. Where it is not, the
+// wall clock works the first off, and when that has nothing left the next one's turn comes; what leaves early takes only what
+// it has left. Estimates are kept raw, that is without the speed factor k: a second on the clock works off 1/k seconds of
+// them, so that a better k corrects what is booked already.
 type slotLoad struct {
-	inFlight      int
-	contextTokens int
-	contextBlocks int
-	lastTurn      uint64
+	Load
+
+	slot slot.Slot
+	speed
+	idle idle
 
 	head, tail *Booking // bookings with prefill left
 	left       float64  // raw seconds of all of them
 	tokens     int      // uncached tokens of all of them, the first one's in full
 	at         float64  // the instant up to which work is done
+	turn       float64  // since when the first one is the first
 }
 
-// advance works the backlog off up to an instant, at 1/k raw seconds per second.
+// leastLeft is the share of a prefill that is not believed done before somebody says so.
+const leastLeft = .1
+
+// advance works the backlog off up to an instant, and brings the figures of Load that depend on time up to it.
 func (l *slotLoad) advance(now, k float64) {
-	work := (now - l.at) / k
-	if work <= 0 {
-		return
+	if work := (now - l.at) / k; work > 0 {
+		l.at = now
+		for l.head != nil && !l.head.live && l.head.left <= work {
+			work -= l.head.left
+			l.leave(l.head)
+			l.turn = now - work*k
+		}
+		if h := l.head; h != nil {
+			least := 0.0
+			if h.live {
+				least = min(h.left, leastLeft*h.prefill)
+			}
+			done := min(work, h.left-least)
+			h.left -= done
+			l.left = max(0, l.left-done)
+		}
 	}
-	l.at = now
-	for l.head != nil && l.head.left <= work {
-		work -= l.head.left
-		l.leave(l.head)
-	}
-	if l.head != nil {
-		l.head.left -= work
-		l.left = max(0, l.left-work)
-	}
+	l.SpeedFactor, l.QueueSeconds, l.PrefillTokens = k, k*l.left, l.pending()
 }
 
 // join puts a booking's whole prefill at the end of the backlog, which must be up to date.
@@ -41,7 +55,7 @@ func (l *slotLoad) join(b *Booking) {
 	if l.tail != nil {
 		l.tail.next = b
 	} else {
-		l.head = b
+		l.head, l.turn = b, l.at
 	}
 	l.tail = b
 	l.left += b.left
@@ -56,7 +70,7 @@ func (l *slotLoad) leave(b *Booking) {
 	if b.prev != nil {
 		b.prev.next = b.next
 	} else {
-		l.head = b.next
+		l.head, l.turn = b.next, l.at
 	}
 	if b.next != nil {
 		b.next.prev = b.prev
@@ -72,10 +86,23 @@ func (l *slotLoad) leave(b *Booking) {
 	l.left = max(0, l.left)
 }
 
-// pending is how many uncached tokens the clock has not worked off: the first booking's in proportion.
+// progress notes that a booking in the backlog has only so many raw seconds and uncached tokens left.
+func (l *slotLoad) progress(b *Booking, left float64, uncached int) {
+	if !b.queued || left >= b.left {
+		return
+	}
+	l.left = max(0, l.left-(b.left-left))
+	l.tokens -= b.uncached - uncached
+	b.left, b.uncached, b.prefill = left, uncached, max(left, minPrefill)
+}
+
+// minPrefill keeps what is left of a prefill from being divided by nothing.
+const minPrefill = 1e-9
+
+// pending is how many uncached tokens have not been worked off: the first booking's in proportion, unless its end is told.
 func (l *slotLoad) pending() int {
-	if l.head == nil {
-		return 0
+	if l.head == nil || l.head.live {
+		return l.tokens
 	}
 	done := 1 - l.head.left/l.head.prefill
 	return l.tokens - int(float64(l.head.uncached)*done)
@@ -83,21 +110,15 @@ func (l *slotLoad) pending() int {
 
 // enter and exit count a request that is in flight.
 func (l *slotLoad) enter(b *Booking) {
-	l.inFlight++
-	l.contextTokens += b.prompt
-	l.contextBlocks += b.blocks
+	l.InFlight++
+	l.ContextTokens += b.prompt
+	l.ContextBlocks += b.blocks
+	l.OutputTokens += b.output
 }
 
 func (l *slotLoad) exit(b *Booking) {
-	l.inFlight--
-	l.contextTokens -= b.prompt
-	l.contextBlocks -= b.blocks
-}
-
-// snapshot is the load as policies see it; the backlog must be up to date.
-func (l *slotLoad) snapshot(k float64) Load {
-	return Load{
-		InFlight: l.inFlight, QueueSeconds: k * l.left, PrefillTokens: l.pending(),
-		ContextTokens: l.contextTokens, ContextBlocks: l.contextBlocks, LastTurn: l.lastTurn,
-	}
+	l.InFlight--
+	l.ContextTokens -= b.prompt
+	l.ContextBlocks -= b.blocks
+	l.OutputTokens -= b.output
 }

@@ -71,7 +71,7 @@ func learnt(t *testing.T, truth, utilisation, answer float64) (low, high float64
 		free  [engines]float64 // when each has computed all it was given
 		ends  []end            // of requests under way, in order
 		now   float64
-		pause = truth * DefaultSpeed().Prefill(4000, 0) / engines / utilisation
+		pause = truth * qwen.Prefill(4000, 0) / engines / utilisation
 	)
 	at := func(seconds float64) { c.Time = start.Add(time.Duration(seconds * float64(time.Second))) }
 	low, high = math.Inf(1), 0
@@ -80,13 +80,13 @@ func learnt(t *testing.T, truth, utilisation, answer float64) (low, high float64
 		for ; len(ends) > 0 && ends[0].at <= now; ends = ends[1:] {
 			at(ends[0].at)
 			ends[0].b.End()
-			s.Observe(ends[0].b, time.Duration(ends[0].ttft*float64(time.Second)))
+			s.Observe(ends[0].b, Outcome{EngineTTFT: time.Duration(ends[0].ttft * float64(time.Second))})
 		}
 		at(now)
 		prompt := 500 + r.IntN(7000)
-		ranked, b := s.Pick(Demand{prompt, 16}, candidates(engines), nil)
+		ranked, b := pick(s, ask(prompt), candidates(engines))
 		w := ranked[0].Slot
-		free[w] = max(free[w], now) + truth*DefaultSpeed().Prefill(prompt, 0)*(.5+r.Float64())
+		free[w] = max(free[w], now) + truth*qwen.Prefill(prompt, 0)*(.5+r.Float64())
 		e := end{free[w] + r.ExpFloat64()*answer, free[w] - now, b}
 		place, _ := slices.BinarySearchFunc(ends, e, func(a, b end) int { return cmp.Compare(a.at, b.at) })
 		ends = slices.Insert(ends, place, e)

@@ -2,7 +2,6 @@ package scoring
 
 import (
 	"math"
-	"slices"
 
 	"attache/internal/slot"
 )
@@ -13,77 +12,102 @@ type Ranked struct {
 	CachedTokens int
 	Terms        Terms
 
-	draw float64 // in [0, 1): decides between candidates that are equal otherwise
+	live bool
 }
 
-// before orders candidates: lowest total, then lowest tie, then by chance.
-func before(a, b *Ranked) bool {
-	if a.Terms.Total != b.Terms.Total {
-		return a.Terms.Total < b.Terms.Total
-	}
-	if a.Terms.Tie != b.Terms.Tie {
-		return a.Terms.Tie < b.Terms.Tie
-	}
-	return a.draw < b.draw
+// before orders candidates: lowest total, then lowest tie.
+func before(a, b *Terms) bool {
+	return a.Total < b.Total || a.Total == b.Total && a.Tie < b.Tie
 }
 
-// cheapest returns the index of the first in order.
-func cheapest(candidates []Ranked) int {
-	best := 0
-	for i := 1; i < len(candidates); i++ {
-		if before(&candidates[i], &candidates[best]) {
-			best = i
+// cheapest returns the index of the first in order. Among n equals each has a chance of 1/n.
+func (s *Scorer) cheapest(terms []Terms) int {
+	best, equals := 0, 1
+	for i := 1; i < len(terms); i++ {
+		switch {
+		case before(&terms[i], &terms[best]):
+			best, equals = i, 1
+		case terms[i].Total == terms[best].Total && terms[i].Tie == terms[best].Tie:
+			if equals++; s.rnd.IntN(equals) == 0 {
+				best = i
+			}
 		}
 	}
 	return best
 }
 
+// choose picks one of the candidates and appends the best of them to dst, at most so many: the chosen one, then the others in
+// order; those that are equal in an order that begins anywhere. The lock must be held.
+func (s *Scorer) choose(d *Demand, candidates []Candidate, terms []Terms, dst []Ranked, most int) []Ranked {
+	var chosen int
+	if t := s.temperatureOf(d); t > 0 {
+		chosen = softmax(terms, t, s.rnd.Float64())
+	} else {
+		chosen = s.cheapest(terms)
+	}
+	var space [Best]int
+	order := append(space[:0], chosen)
+	others := len(terms) - 1
+	first := s.rnd.IntN(max(others, 1))
+	for n := range others {
+		i := chosen + 1 + first + n
+		if first+n >= others {
+			i -= others
+		}
+		if i >= len(terms) {
+			i -= len(terms)
+		}
+		if len(order) == most && (most == 1 || !before(&terms[i], &terms[order[most-1]])) {
+			continue
+		}
+		at := len(order)
+		for at > 1 && before(&terms[i], &terms[order[at-1]]) {
+			at--
+		}
+		if len(order) < most {
+			order = append(order, 0)
+		}
+		copy(order[at+1:], order[at:])
+		order[at] = i
+	}
+	for _, i := range order {
+		c := &candidates[i]
+		dst = append(dst, Ranked{Slot: c.Slot, CachedTokens: c.CachedTokens, Terms: terms[i], live: c.Live})
+	}
+	return dst
+}
+
+// temperatureOf is how much chance decides on a request.
+func (s *Scorer) temperatureOf(d *Demand) float64 {
+	if d.Dynamo != nil && d.Dynamo.Temperature != nil {
+		return *d.Dynamo.Temperature
+	}
+	return s.temperature
+}
+
 // softmax draws an index with probability proportional to exp(-cost / ((highest - lowest) * temperature)); all equal when
 // the costs are. u in [0, 1) decides: the first index whose cumulated probability reaches it.
-func softmax(candidates []Ranked, temperature, u float64) int {
+func softmax(terms []Terms, temperature, u float64) int {
 	lowest, highest := math.Inf(1), math.Inf(-1)
-	for i := range candidates {
-		lowest = min(lowest, candidates[i].Terms.Total)
-		highest = max(highest, candidates[i].Terms.Total)
+	for i := range terms {
+		lowest = min(lowest, terms[i].Total)
+		highest = max(highest, terms[i].Total)
 	}
 	if lowest == highest {
-		return int(u * float64(len(candidates)))
+		return int(u * float64(len(terms)))
 	}
 	weight := func(i int) float64 { // relative to the lowest cost: the quotient is the same, and nothing overflows
-		return math.Exp((lowest - candidates[i].Terms.Total) / ((highest - lowest) * temperature))
+		return math.Exp((lowest - terms[i].Total) / ((highest - lowest) * temperature))
 	}
 	sum := 0.0
-	for i := range candidates {
+	for i := range terms {
 		sum += weight(i)
 	}
 	cumulated := 0.0
-	for i := range candidates {
+	for i := range terms {
 		if cumulated += weight(i) / sum; u <= cumulated {
 			return i
 		}
 	}
-	return len(candidates) - 1
-}
-
-// rank moves the chosen candidate to the front and puts the others in order. Numbers are sorted instead of candidates,
-// which are 100 bytes each.
-func rank(candidates []Ranked, chosen int) {
-	candidates[0], candidates[chosen] = candidates[chosen], candidates[0]
-	var buffer [128]int32
-	order := buffer[:0]
-	for i := 1; i < len(candidates); i++ {
-		order = append(order, int32(i))
-	}
-	slices.SortFunc(order, func(a, b int32) int {
-		if before(&candidates[a], &candidates[b]) {
-			return -1
-		}
-		return 1
-	})
-	for i, from := range order {
-		for int(from) <= i { // moved on already by a swap
-			from = order[from-1]
-		}
-		candidates[i+1], candidates[from] = candidates[from], candidates[i+1]
-	}
+	return len(terms) - 1
 }

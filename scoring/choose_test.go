@@ -1,6 +1,7 @@
 package scoring
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -9,33 +10,42 @@ import (
 	"attache/internal/slot"
 )
 
-// TestRank compares with plain sorting of whole candidates.
-func TestRank(t *testing.T) {
+// TestChoose compares with plain sorting of all candidates.
+func TestChoose(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		got := make([]Ranked, rapid.IntRange(1, 200).Draw(t, "candidates"))
-		for i := range got {
-			got[i].Slot = slot.Slot(i)
-			got[i].Terms.Total = float64(rapid.IntRange(0, 9).Draw(t, "total"))
-			got[i].Terms.Tie = float64(rapid.IntRange(0, 3).Draw(t, "tie"))
-			got[i].draw = rapid.Float64Range(0, 1).Draw(t, "draw") + float64(i)*1e-9 // never equal
+		terms := make([]Terms, rapid.IntRange(1, 200).Draw(t, "candidates"))
+		given := candidates(len(terms))
+		for i := range terms {
+			terms[i] = Terms{Total: float64(rapid.IntRange(0, 9).Draw(t, "total")), Tie: float64(rapid.IntRange(0, 3).Draw(t, "tie"))}
 		}
-		chosen := rapid.IntRange(0, len(got)-1).Draw(t, "chosen")
-		if rapid.Bool().Draw(t, "cheapest") {
-			chosen = cheapest(got)
+		most := rapid.IntRange(1, 210).Draw(t, "most")
+		temperature := rapid.SampledFrom([]float64{0, 1}).Draw(t, "temperature")
+		s := &Scorer{rnd: rand.New(rand.NewPCG(1, 2)), temperature: temperature}
+		got := s.choose(&Demand{}, given, terms, nil, most)
+		want := slices.Clone(terms)
+		if i := slices.Index(want, got[0].Terms); temperature > 0 {
+			want = slices.Insert(slices.Delete(want, i, i+1), 0, got[0].Terms)
+			slices.SortFunc(want[1:], order)
+		} else {
+			slices.SortFunc(want, order)
 		}
-		want := slices.Clone(got)
-		first := want[chosen]
-		want = slices.Delete(want, chosen, chosen+1)
-		slices.SortFunc(want, func(a, b Ranked) int {
-			if before(&a, &b) {
-				return -1
+		want = want[:min(most, len(want))]
+		seen := map[slot.Slot]bool{}
+		for i, r := range got {
+			if len(got) != len(want) || r.Terms != want[i] || r.Terms != terms[r.Slot] || seen[r.Slot] {
+				t.Fatalf("got %v, want %v", got, want)
 			}
-			return 1
-		})
-		want = slices.Insert(want, 0, first)
-		rank(got, chosen)
-		if !slices.Equal(got, want) {
-			t.Fatalf("got %v, want %v", got, want)
+			seen[r.Slot] = true
 		}
 	})
+}
+
+func order(a, b Terms) int {
+	switch {
+	case before(&a, &b):
+		return -1
+	case before(&b, &a):
+		return 1
+	}
+	return 0
 }

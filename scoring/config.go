@@ -1,6 +1,7 @@
 package scoring
 
 import (
+	"slices"
 	"strings"
 
 	"attache/internal/field"
@@ -20,10 +21,22 @@ type Config struct {
 	// Alpha is how much a prefill counts more for each request that it slows down on the worker, as a share of its time
 	// (policy "time"). 0: not at all, then cold workers stay idle while loads are low; above 0.3 it scatters prefixes.
 	Alpha float64 `yaml:"alpha"`
+	// Evict weighs the time for computing again what a prompt would push out of a worker's cache, as far as it is likely to
+	// be asked for (policy "time"; needs the size of the cache, which engines tell). 1: as estimated. 0: not at all, which
+	// costs agents that come back after minutes a tenth of their time to first token and more.
+	Evict float64 `yaml:"evict"`
+	// Room weighs the wait for KV memory on a worker whose running requests nearly fill it (policy "time"). 0: not at all;
+	// workers with small caches then collapse under long prompts.
+	Room float64 `yaml:"room"`
 	// Speed is how fast engines are, in proportion. Policy "time" decides with it; every policy predicts with it.
 	Speed SpeedConfig `yaml:"speed"`
 	// Dynamo are the parameters of policy "dynamo".
 	Dynamo DynamoConfig `yaml:"dynamo"`
+}
+
+// DynamoOverride replaces weights of policy dynamo for one request; nil leaves one as it is.
+type DynamoOverride struct {
+	OverlapScoreCredit, PrefillLoadScale, Temperature *float64
 }
 
 // DynamoConfig are the parameters of Dynamo's linear cost, by its names.
@@ -47,6 +60,8 @@ func DefaultConfig() Config {
 		Policy:      nameTime,
 		Temperature: 0,
 		Alpha:       0.03,
+		Evict:       1,
+		Room:        3,
 		Speed:       SpeedConfig{Profile: profiles[0].name},
 		Dynamo:      DynamoConfig{OverlapScoreCredit: 1, PrefillLoadScale: 1},
 	}
@@ -78,33 +93,30 @@ const (
 
 var policies = []string{nameTime, nameDynamo, nameLeastLoad, nameRoundRobin, nameRandom}
 
-// policy makes the policy; nil when there is none of that name.
-func (c Config) policy(speed Speed) Policy {
-	switch c.Policy {
-	case nameTime:
-		return &timePolicy{speed: speed, alpha: c.Alpha}
-	case nameDynamo:
-		return &dynamoPolicy{dynamoWeights{
+// policies makes all policies, by name.
+func (c Config) policies(speed Speed) map[string]Policy {
+	all := map[string]Policy{}
+	for _, p := range []Policy{
+		&timePolicy{speed: speed, alpha: c.Alpha, evict: c.Evict, room: c.Room, marginal: speed.marginal()},
+		&dynamoPolicy{dynamoWeights{
 			credit: c.Dynamo.OverlapScoreCredit, decay: c.Dynamo.OverlapScoreCreditDecay,
 			scale: c.Dynamo.PrefillLoadScale, request: c.Dynamo.DecodeActiveRequestWeight, host: 0.75, disk: 0.25,
-		}}
-	case nameLeastLoad:
-		return leastLoad{}
-	case nameRoundRobin:
-		return roundRobin{}
-	case nameRandom:
-		return random{}
-	default:
-		return nil
+		}},
+		leastLoad{}, roundRobin{}, random{},
+	} {
+		all[p.Name()] = p
 	}
+	return all
 }
 
 // Validate reports every field that breaks its rule.
 func (c Config) Validate() error {
 	var check field.Checker
-	speed, known := c.Speed.speed()
-	check.Check(c.policy(speed) != nil, "policy", c.Policy, "must be one of "+strings.Join(policies, ", "))
+	_, known := c.Speed.speed()
+	check.Check(slices.Contains(policies, c.Policy), "policy", c.Policy, "must be one of "+strings.Join(policies, ", "))
 	check.Check(c.Temperature >= 0 && c.Temperature <= 100, "temperature", c.Temperature, "must be 0 (always the best) to 100")
+	check.Check(c.Evict >= 0 && c.Evict <= 100, "evict", c.Evict, "must be 0 (not at all) to 100")
+	check.Check(c.Room >= 0 && c.Room <= 100, "room", c.Room, "must be 0 (not at all) to 100")
 	check.Check(c.Alpha >= 0 && c.Alpha <= 10, "alpha", c.Alpha, "must be 0 to 10")
 	names := make([]string, len(profiles))
 	for i, p := range profiles {

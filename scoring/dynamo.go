@@ -79,30 +79,32 @@ func (w *dynamoWeights) cost(in *dynamoInput) (total, prefill, decode, requests 
 
 // dynamoPolicy fills in what is known here. Its differences from a Dynamo router beside its own workers:
 //
-//   - Prompt blocks that requests in flight share count once for each of them, as Dynamo counts without KV reuse
-//     (router-assume-kv-reuse=false): who shares what is not tracked.
-//   - Booked prefill is what the clock of predicted work has left, where Dynamo holds it until it sees the first token.
-//   - Cached tokens are counted as whole blocks in device memory, and there are no taints.
+//   - Booked prefill is what the clock of predicted work has left where nobody tells of first tokens; Dynamo holds it until it
+//     sees them.
 type dynamoPolicy struct{ weights dynamoWeights }
 
 func (*dynamoPolicy) Name() string { return nameDynamo }
 
-func (p *dynamoPolicy) Cost(d Demand, c Candidate, l Load, at Situation) Terms {
-	size := max(d.BlockTokens, 1)
-	overlap := c.counted() / size
-	total, prefill, decode, requests := p.weights.cost(&dynamoInput{
-		block:          float64(size),
-		prompt:         float64(d.PromptTokens),
-		active:         float64(l.PrefillTokens),
-		least:          float64(at.MinPrefillTokens),
-		cached:         float64(overlap * size),
-		device:         float64(overlap),
-		activeBlocks:   float64(l.ContextBlocks),
-		newBlocks:      float64((d.PromptTokens + size - 1) / size),
-		activeRequests: float64(l.InFlight),
-	})
-	return Terms{
-		Prefill: prefill, Decode: decode, Requests: requests, Total: total,
-		CachedTokens: c.CachedTokens, InFlight: l.InFlight + foreign(c, l), Unit: Blocks,
+func (p *dynamoPolicy) Score(x *Contest) {
+	d := x.Demand
+	size, least := max(d.BlockTokens, 1), math.MaxInt
+	for _, l := range x.Loads {
+		least = min(least, l.PrefillTokens)
+	}
+	for i, l := range x.Loads {
+		c, t := &x.Candidates[i], &x.Terms[i]
+		overlap := c.counted() / size
+		t.Total, t.Prefill, t.Decode, t.Requests = p.weights.cost(&dynamoInput{
+			block:          float64(size),
+			prompt:         float64(d.PromptTokens),
+			active:         float64(l.PrefillTokens),
+			least:          float64(least),
+			cached:         float64(overlap * size),
+			device:         float64(overlap),
+			activeBlocks:   float64(l.ActiveBlocks),
+			newBlocks:      float64(max(0, d.blocks()-l.SharedBlocks)),
+			activeRequests: float64(l.InFlight),
+		})
+		t.shown(c, l, Blocks)
 	}
 }

@@ -137,10 +137,15 @@ func TestDynamoPolicy(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Policy = "dynamo"
 	cfg.Dynamo = DynamoConfig{OverlapScoreCredit: 1, OverlapScoreCreditDecay: 1, PrefillLoadScale: 2, DecodeActiveRequestWeight: 3}
-	p := cfg.policy(DefaultSpeed())
-	got := p.Cost(Demand{PromptTokens: 64, BlockTokens: 16}, Candidate{CachedTokens: 50, EngineRunning: 7},
-		Load{InFlight: 2, PrefillTokens: 48, ContextBlocks: 20, ContextTokens: 313}, Situation{MinPrefillTokens: 16})
-	// R = 4, decay = 1/(1 + (48-16)/16/4) = 2/3, credit = 3*2/3 = 2, raw = (48+64)/16 = 7: 2*(7-2) + 20 + 4 + 3*2
+	x := Contest{
+		Demand:     ask(64),
+		Candidates: []Candidate{{CachedTokens: 50, EngineRunning: 7}, {}},
+		Loads:      []*Load{{InFlight: 2, PrefillTokens: 48, ActiveBlocks: 21, SharedBlocks: 1}, {PrefillTokens: 16}},
+		Terms:      make([]Terms, 2),
+	}
+	cfg.policies(qwen)["dynamo"].Score(&x)
+	got := x.Terms[0]
+	// R = 4, decay = 1/(1 + (48-16)/16/4) = 2/3, credit = 3*2/3 = 2, raw = (48+64)/16 = 7: 2*(7-2) + 21 + 4-1 + 3*2
 	want := Terms{Prefill: 10, Decode: 24, Requests: 6, Total: 40, CachedTokens: 50, InFlight: 7, Unit: Blocks}
 	if !near(got.Prefill, want.Prefill, 1e-12) || !near(got.Total, want.Total, 1e-12) {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -156,12 +161,12 @@ func TestDynamoPolicy(t *testing.T) {
 
 // TestSoftmax checks the drawing against probabilities computed by hand.
 func TestSoftmax(t *testing.T) {
-	costs := func(values ...float64) []Ranked {
-		r := make([]Ranked, len(values))
+	costs := func(values ...float64) []Terms {
+		t := make([]Terms, len(values))
 		for i, v := range values {
-			r[i].Terms.Total = v
+			t[i].Total = v
 		}
-		return r
+		return t
 	}
 	// exp(-cost/((9-1)*0.5)) of 1, 5, 9 is proportional to 1, e^-1, e^-2: probabilities .6652, .2447, .0900
 	three := costs(1, 5, 9)

@@ -2,7 +2,6 @@ package scoring
 
 import (
 	"errors"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -15,7 +14,8 @@ import (
 
 // Scorer is a policy with the loads that it decides by, for one pool. Safe for concurrent use.
 type Scorer struct {
-	policy      Policy
+	policies    map[string]Policy
+	policy      Policy // of requests that ask for none
 	speed       Speed
 	temperature float64
 	now         func() time.Time
@@ -25,10 +25,32 @@ type Scorer struct {
 	mu          sync.Mutex // guards everything below, and the fields of bookings that say so
 	rnd         *rand.Rand
 	loads       []*slotLoad // by slot; nil: nothing booked since it was forgotten
-	turns       uint64      // decisions made
-	inFlight    int         // bookings that have not ended
+	list        bookings
+	active      active
+	reuse       reuse
+	turns       uint64 // decisions made
+	inFlight    int    // bookings that have not ended
 	calibration calibration
+	own         mean // raw seconds of a request's own prefill
+	output      mean // tokens of an answer
+	residence   mean // seconds from decision to end
+	contest     Contest
 }
+
+// mean is a mean that follows what it is the mean of.
+type mean float64
+
+// following is the weight of one observation.
+const following = .02
+
+func (m *mean) add(v float64) { *m += following * (mean(v) - *m) }
+
+// What is assumed before anything was observed.
+const (
+	assumedOutput    = 300 // tokens
+	assumedResidence = 4   // seconds
+	assumedPrefill   = .1  // seconds
+)
 
 // New makes a scorer without load. rnd belongs to the scorer from then on. The error names a configuration that Validate
 // refuses, or a metric that is registered already.
@@ -41,8 +63,10 @@ func New(cfg Config, now func() time.Time, rnd *rand.Rand, reg prometheus.Regist
 	}
 	speed, _ := cfg.Speed.speed()
 	s := &Scorer{
-		policy: cfg.policy(speed), speed: speed, temperature: cfg.Temperature, now: now, start: now(), rnd: rnd,
+		policies: cfg.policies(speed), speed: speed, temperature: cfg.Temperature, now: now, start: now(), rnd: rnd,
+		own: assumedPrefill, output: assumedOutput, residence: assumedResidence,
 	}
+	s.policy = s.policies[cfg.Policy]
 	var err error
 	if s.metrics, err = newMetrics(reg, s); err != nil {
 		return nil, err
@@ -50,7 +74,7 @@ func New(cfg Config, now func() time.Time, rnd *rand.Rand, reg prometheus.Regist
 	return s, nil
 }
 
-// Policy is the name of the policy.
+// Policy is the name of the policy of requests that ask for none.
 func (s *Scorer) Policy() string { return s.policy.Name() }
 
 // SpeedFactor is k: how much slower engines are than the speed model, as learnt. 1 before anything was observed.
@@ -60,157 +84,184 @@ func (s *Scorer) SpeedFactor() float64 {
 	return s.calibration.factor()
 }
 
-// Booking is the load of one request on the slot that was chosen for it. Its methods are safe for concurrent use, and
-// harmless when they come twice, late or in another order. End must be called when the request is over.
-type Booking struct {
-	// PredictedTTFT is the time to first token that was expected: backlog and own prefill.
-	PredictedTTFT time.Duration
+// Best is how many of the candidates Pick puts in order.
+const Best = 8
 
-	scorer   *Scorer
-	prompt   int     // prompt tokens
-	uncached int     // of them
-	blocks   int     // of the prompt
-	prefill  float64 // raw seconds of its own
-	ahead    float64 // raw seconds of the backlog that it found
-
-	// Guarded by Scorer.mu.
-	load       *slotLoad // where it is booked: its own, so that a slot that was forgotten is no matter
-	prev, next *Booking  // in the backlog
-	left       float64   // raw seconds of prefill that the clock has not worked off
-	queued     bool      // is in the backlog
-	prefilled  bool      // said to be computed
-	moved      bool
-	ended      bool
-	observed   bool
-}
-
-// Pick scores all candidates, books the request on the chosen one and appends all to dst, the chosen one first, the
-// others in the order of their cost. Without candidates it returns dst and no booking.
-func (s *Scorer) Pick(d Demand, candidates []Candidate, dst []Ranked) ([]Ranked, *Booking) {
+// Pick scores all candidates, books the request on the chosen one in b, and appends the best of them to dst, at most Best: the
+// chosen one first, the others in the order of their cost. Without candidates it returns dst and books nothing.
+func (s *Scorer) Pick(d *Demand, candidates []Candidate, dst []Ranked, b *Booking) []Ranked {
 	if len(candidates) == 0 {
-		return dst, nil
+		return dst
 	}
-	b := &Booking{scorer: s, prompt: d.PromptTokens, blocks: blocksOf(d)}
-	first := len(dst)
-	dst = slices.Grow(dst, len(candidates))[:first+len(candidates)]
-	rank(dst[first:], s.decide(d, candidates, dst[first:], b))
-	return dst, b
-}
-
-// decide is what must not be interrupted: it fills in ranked, in the order of the candidates, chooses and books.
-func (s *Scorer) decide(d Demand, candidates []Candidate, ranked []Ranked, b *Booking) (chosen int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, k := s.instant(), s.calibration.factor()
-	at := Situation{SpeedFactor: k, MinPrefillTokens: math.MaxInt}
+	terms, now := s.score(d, candidates)
+	first := len(dst)
+	dst = s.choose(d, candidates, terms, dst, Best)
+	s.book(b, d, &dst[first], now)
+	return dst
+}
+
+// Explain is Pick without booking, and puts all candidates in order.
+func (s *Scorer) Explain(d *Demand, candidates []Candidate, dst []Ranked) []Ranked {
+	if len(candidates) == 0 {
+		return dst
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	terms, _ := s.score(d, candidates)
+	return s.choose(d, candidates, terms, dst, len(candidates))
+}
+
+// score brings the candidates' loads up to date and lets the policy judge them. The lock must be held; the result is valid
+// until it is released.
+func (s *Scorer) score(d *Demand, candidates []Candidate) (terms []Terms, now float64) {
+	now = s.instant()
+	x := &s.contest
+	x.Demand, x.Candidates, x.Loads = d, candidates, x.Loads[:0]
+	k, own := s.calibration.factor(), float64(s.own)
 	for i := range candidates {
 		l := s.loadOf(candidates[i].Slot)
-		l.advance(now, k)
-		at.MinPrefillTokens = min(at.MinPrefillTokens, l.pending())
+		l.advance(now, l.factor(k, own))
+		l.SharedBlocks = 0
+		x.Loads = append(x.Loads, &l.Load)
 	}
-	for i := range candidates {
-		c, r := &candidates[i], &ranked[i]
-		r.Slot, r.CachedTokens, r.draw = c.Slot, c.CachedTokens, s.rnd.Float64()
-		r.Terms = s.policy.Cost(d, *c, s.loads[c.Slot].snapshot(k), at)
+	s.active.shared(d.Chain, func(users []users, held int) {
+		for _, u := range users {
+			if int(u.slot) < len(s.loads) && s.loads[u.slot] != nil {
+				s.loads[u.slot].SharedBlocks = held
+			}
+		}
+	})
+	policy := s.policyOf(d)
+	if _, priced := policy.(*timePolicy); priced {
+		for i := range candidates {
+			s.price(d, &candidates[i], now)
+		}
 	}
-	if s.temperature > 0 {
-		chosen = softmax(ranked, s.temperature, s.rnd.Float64())
-	} else {
-		chosen = cheapest(ranked)
+	x.Terms = slices.Grow(x.Terms[:0], len(candidates))[:len(candidates)]
+	clear(x.Terms)
+	x.Draws = [2]float64{s.rnd.Float64(), s.rnd.Float64()}
+	x.MeanPrefill = own
+	policy.Score(x)
+	x.Demand, x.Candidates = nil, nil
+	return x.Terms, now
+}
+
+// policyOf is the policy that decides on a request.
+func (s *Scorer) policyOf(d *Demand) Policy {
+	if d.Policy != "" {
+		if p := s.policies[d.Policy]; p != nil {
+			return p
+		}
 	}
-	s.book(b, &ranked[chosen], k)
-	return chosen
+	return s.policy
+}
+
+// price fills in what the request would do to a candidate's KV cache.
+func (s *Scorer) price(d *Demand, c *Candidate, now float64) {
+	l, size := s.loads[c.Slot], max(d.BlockTokens, 1)
+	l.EvictionBlocks, l.RoomSeconds = 0, 0
+	capacity := c.KVCapacityTokens / size
+	if capacity == 0 {
+		return
+	}
+	answers := (l.OutputTokens + s.expected(d)) / size
+	l.idle.fit(capacity - l.ActiveBlocks)
+	held := l.ActiveBlocks + l.idle.blocks
+	if c.KVHeldTokens > 0 {
+		held = c.KVHeldTokens / size
+	}
+	if out := d.blocks() - c.CachedTokens/size - max(0, capacity-held); out > 0 {
+		l.EvictionBlocks = l.idle.loss(out, now, &s.reuse)
+	}
+	need := l.ActiveBlocks + d.blocks() - l.SharedBlocks + answers + l.InFlight + 1
+	if missing := float64(need) - fullest*float64(capacity); missing > 0 {
+		l.RoomSeconds = float64(s.residence) * missing / float64(capacity)
+	}
+}
+
+// fullest is the share of a KV cache that requests fill without waiting.
+const fullest = .95
+
+// expected is how long an answer is expected to be, in tokens.
+func (s *Scorer) expected(d *Demand) int {
+	if d.OutputTokens > 0 {
+		return d.OutputTokens
+	}
+	return int(s.output)
 }
 
 // book puts a request on the slot that was chosen. The lock must be held and the slot's backlog up to date.
-func (s *Scorer) book(b *Booking, r *Ranked, k float64) {
-	l := s.loads[r.Slot]
+func (s *Scorer) book(b *Booking, d *Demand, r *Ranked, now float64) {
+	l, k := s.loads[r.Slot], s.loads[r.Slot].SpeedFactor
 	s.turns++
 	s.inFlight++
-	l.lastTurn = s.turns
-	b.load = l
-	b.uncached = max(b.prompt-r.CachedTokens, 0)
-	b.prefill = s.speed.Prefill(b.uncached, r.CachedTokens)
-	b.ahead = l.left
-	b.PredictedTTFT = time.Duration(k * (b.ahead + b.prefill) * float64(time.Second))
+	l.LastTurn = s.turns
+	*b = Booking{
+		scorer: s, load: l, prompt: d.PromptTokens, blocks: d.blocks(), blockTokens: d.BlockTokens, output: s.expected(d),
+		cached: r.CachedTokens, uncached: max(d.PromptTokens-r.CachedTokens, 0), ahead: l.left, live: r.live, began: now,
+	}
+	b.own = s.speed.Prefill(b.uncached, r.CachedTokens)
+	b.prefill = b.own
+	b.PredictedTTFT = time.Duration(k * (b.ahead + b.own) * float64(time.Second))
+	s.own.add(b.own)
+	s.list.add(b)
 	l.enter(b)
 	l.join(b)
+	s.reclaim(l, d, r.CachedTokens/max(d.BlockTokens, 1))
+	s.hold(b, d.Chain)
+	s.reuse.ask(d.Chain, now)
 }
 
-// blocksOf is the prompt in blocks, rounded up.
-func blocksOf(d Demand) int {
-	size := max(d.BlockTokens, 1)
-	return (d.PromptTokens + size - 1) / size
-}
-
-// Prefilled says that the worker has computed the prompt: what is left of its prefill is released.
-func (b *Booking) Prefilled() {
-	b.scorer.mu.Lock()
-	defer b.scorer.mu.Unlock()
-	if b.ended || b.prefilled {
-		return
+// reclaim takes the blocks that a request finds in its slot's cache, and that no other request there holds, out of what lies
+// idle: for every block that is looked at, as many as it stands for.
+func (s *Scorer) reclaim(l *slotLoad, d *Demand, cached int) {
+	for i := l.SharedBlocks; i < min(cached, len(d.Chain)); i++ {
+		if h := d.Chain[i]; sampled(h) {
+			if at, ok := s.reuse.released(h); ok {
+				l.idle.take(at, sampling)
+			}
+		}
 	}
-	b.prefilled = true
-	b.scorer.update(b.load)
-	b.load.leave(b)
 }
 
-// End says that the request is over: everything is released.
-func (b *Booking) End() {
-	b.scorer.mu.Lock()
-	defer b.scorer.mu.Unlock()
-	if b.ended {
-		return
+// Outcome is what became of a request.
+type Outcome struct {
+	EngineTTFT   time.Duration // from the end of the upload to the first byte of the answer; 0 not known
+	OutputTokens int           // of the answer; 0 not known
+}
+
+// Observe learns from an outcome. It counts once per booking, also after End, and speed never from one that moved: then nobody
+// knows what the time was spent on.
+func (s *Scorer) Observe(b *Booking, o Outcome) {
+	if s.learn(b, o) {
+		s.metrics.ratio.Observe(float64(o.EngineTTFT) / float64(max(b.PredictedTTFT, 1)))
 	}
-	b.ended = true
-	b.scorer.inFlight--
-	b.scorer.update(b.load)
-	b.load.leave(b)
-	b.load.exit(b)
 }
 
-// Move books the request on another slot instead, whose worker takes over: its prefill starts anew there and is taken to
-// be as long. It does nothing after End, or when the request is there already.
-func (b *Booking) Move(to slot.Slot) {
-	s := b.scorer
+// learn takes an outcome in; timed is false unless its time to first token can be compared with the predicted one.
+func (s *Scorer) learn(b *Booking, o Outcome) (timed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if b.ended || to == slot.None {
-		return
+	if o.OutputTokens > 0 {
+		s.output.add(float64(o.OutputTokens))
 	}
-	target := s.loadOf(to)
-	if target == b.load {
-		return
-	}
-	s.update(b.load)
-	b.load.leave(b)
-	b.load.exit(b)
-	s.update(target)
-	b.load, b.moved = target, true
-	target.enter(b)
-	if !b.prefilled {
-		target.join(b)
-	}
-}
-
-// Observe learns from the engine's time to first token, from the end of the upload to the first byte of the answer. It
-// counts once per booking, also after End, and never for one that moved: then nobody knows what the time was spent on.
-func (s *Scorer) Observe(b *Booking, engineTTFT time.Duration) {
-	if s.learn(b, engineTTFT) {
-		s.metrics.ratio.Observe(float64(engineTTFT) / float64(max(b.PredictedTTFT, 1)))
-	}
-}
-
-// learn takes an observation in, unless it does not count.
-func (s *Scorer) learn(b *Booking, engineTTFT time.Duration) (counts bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if b.observed || b.moved || engineTTFT <= 0 {
+	if b.scorer == nil || b.moved || o.EngineTTFT <= 0 {
 		return false
 	}
+	if !b.observed && !b.live {
+		s.calibrate(b.load, o.EngineTTFT.Seconds(), b.ahead+b.own, s.inFlight)
+	}
 	b.observed = true
-	s.calibration.add(engineTTFT.Seconds(), b.ahead+b.prefill, s.inFlight)
 	return true
+}
+
+// calibrate takes in how long something took that was estimated at so many raw seconds. late is how many requests are in
+// flight, if it is learnt when they end.
+func (s *Scorer) calibrate(l *slotLoad, observed, estimated float64, late int) {
+	s.calibration.add(observed, estimated, late)
+	l.own.add(observed, estimated, late)
 }
 
 // Load is what is booked on a slot.
@@ -218,19 +269,37 @@ func (s *Scorer) Load(sl slot.Slot) Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if int(sl) >= len(s.loads) || s.loads[sl] == nil {
-		return Load{}
+		return Load{SpeedFactor: s.calibration.factor()}
 	}
 	s.update(s.loads[sl])
-	return s.loads[sl].snapshot(s.calibration.factor())
+	return s.loads[sl].Load
 }
 
 // Forget frees a slot: what is booked there stays with the bookings, and whoever gets the slot next starts empty.
 func (s *Scorer) Forget(sl slot.Slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if int(sl) < len(s.loads) {
-		s.loads[sl] = nil
+	if int(sl) >= len(s.loads) || s.loads[sl] == nil {
+		return
 	}
+	gone := s.loads[sl]
+	s.loads[sl] = nil
+	for b := s.list.oldest; b != nil; b = b.newer {
+		if b.load == gone && b.chain != nil {
+			s.active.leave(sl, b.chain, nil)
+			b.chain = nil
+		}
+	}
+}
+
+// Expire ends bookings that are older than an age, whose ends must have been lost, and returns how many.
+func (s *Scorer) Expire(age time.Duration) (expired int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for before := s.instant() - age.Seconds(); s.list.oldest != nil && s.list.oldest.began < before; expired++ {
+		s.end(s.list.oldest)
+	}
+	return expired
 }
 
 // loadOf returns a slot's load and makes one where there is none. The lock must be held.
@@ -239,13 +308,17 @@ func (s *Scorer) loadOf(sl slot.Slot) *slotLoad {
 		s.loads = append(s.loads, nil)
 	}
 	if s.loads[sl] == nil {
-		s.loads[sl] = &slotLoad{at: s.instant()}
+		s.loads[sl] = &slotLoad{slot: sl, at: s.instant()}
 	}
 	return s.loads[sl]
 }
 
 // update works a slot's backlog off up to now. The lock must be held.
-func (s *Scorer) update(l *slotLoad) { l.advance(s.instant(), s.calibration.factor()) }
+func (s *Scorer) update(l *slotLoad) (now float64) {
+	now = s.instant()
+	l.advance(now, l.factor(s.calibration.factor(), float64(s.own)))
+	return now
+}
 
 // instant is the time since the scorer's start in seconds.
 func (s *Scorer) instant() float64 { return s.now().Sub(s.start).Seconds() }

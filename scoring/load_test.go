@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
+	"attache/internal/block"
 	"attache/internal/slot"
 )
 
@@ -28,6 +29,15 @@ func newScorer(tb testing.TB, cfg Config) (*Scorer, *clock) {
 		tb.Fatal(err)
 	}
 	return s, c
+}
+
+// ask is a demand in blocks of 16.
+func ask(prompt int) *Demand { return &Demand{PromptTokens: prompt, BlockTokens: 16} }
+
+// pick is Pick with a booking of its own.
+func pick(s *Scorer, d *Demand, candidates []Candidate) ([]Ranked, *Booking) {
+	b := new(Booking)
+	return s.Pick(d, candidates, nil, b), b
 }
 
 func candidates(n int) []Candidate {
@@ -57,16 +67,21 @@ func TestNew(t *testing.T) {
 
 func TestNoCandidates(t *testing.T) {
 	s, _ := newScorer(t, DefaultConfig())
-	if ranked, b := s.Pick(Demand{}, nil, nil); len(ranked) != 0 || b != nil {
+	var b Booking
+	if ranked := s.Pick(&Demand{}, nil, nil, &b); len(ranked) != 0 || b != (Booking{}) {
 		t.Errorf("without candidates: %v, %v", ranked, b)
 	}
+	b.Prefilled()
+	b.Progress(1)
+	b.Move(1)
+	b.End()
 }
 
 // TestPickAppends keeps what dst holds, and uses its memory.
 func TestPickAppends(t *testing.T) {
 	s, _ := newScorer(t, DefaultConfig())
 	dst := append(make([]Ranked, 0, 8), Ranked{Slot: 77})
-	got, _ := s.Pick(Demand{100, 16}, candidates(5), dst)
+	got := s.Pick(ask(100), candidates(5), dst, new(Booking))
 	if len(got) != 6 || got[0].Slot != 77 || &got[0] != &dst[0] {
 		t.Errorf("got %v", got)
 	}
@@ -84,7 +99,7 @@ func TestSpread(t *testing.T) {
 		s, _ := newScorer(t, cfg)
 		count := make([]int, workers)
 		for range requests {
-			ranked, _ := s.Pick(Demand{1000, 16}, candidates(workers), nil)
+			ranked, _ := pick(s, ask(1000), candidates(workers))
 			count[ranked[0].Slot]++
 		}
 		if spread := slices.Max(count) - slices.Min(count); spread > c.spread {
@@ -98,7 +113,7 @@ func TestTiesByChance(t *testing.T) {
 	orders := map[string]int{}
 	s, _ := newScorer(t, DefaultConfig())
 	for range 6000 {
-		ranked, b := s.Pick(Demand{1000, 16}, candidates(3), nil)
+		ranked, b := pick(s, ask(1000), candidates(3))
 		b.End()
 		orders[fmt.Sprint(ranked[0].Slot, ranked[1].Slot, ranked[2].Slot)]++
 	}
@@ -122,7 +137,7 @@ func TestTemperature(t *testing.T) {
 	dear := 0
 	const n = 20_000
 	for range n {
-		ranked, b := s.Pick(Demand{8192, 16}, c, nil)
+		ranked, b := pick(s, ask(8192), c)
 		b.End()
 		if ranked[0].Slot == 0 {
 			dear++
@@ -135,13 +150,13 @@ func TestTemperature(t *testing.T) {
 
 func TestForgottenSlot(t *testing.T) {
 	s, _ := newScorer(t, DefaultConfig())
-	_, old := s.Pick(Demand{1000, 16}, candidates(1), nil)
+	_, old := pick(s, ask(1000), candidates(1))
 	s.Forget(0)
 	s.Forget(99)
-	if got := s.Load(0); got != (Load{}) {
+	if got := s.Load(0); got != (Load{SpeedFactor: 1}) {
 		t.Errorf("a forgotten slot has load %+v", got)
 	}
-	_, young := s.Pick(Demand{500, 16}, candidates(1), nil)
+	_, young := pick(s, ask(500), candidates(1))
 	old.Prefilled()
 	old.End()
 	if got := s.Load(0); got.InFlight != 1 || got.ContextTokens != 500 {
@@ -222,6 +237,8 @@ func TestBookings(t *testing.T) {
 				got, want := s.Load(slot.Slot(i)), dumb.load(i)
 				ok := near(got.QueueSeconds, want.QueueSeconds, 1e-6) && near(float64(got.PrefillTokens), float64(want.PrefillTokens), 1.5)
 				got.QueueSeconds, got.PrefillTokens, got.LastTurn = want.QueueSeconds, want.PrefillTokens, 0
+				want.SpeedFactor, want.ActiveBlocks, want.OutputTokens = 1, want.ContextBlocks, want.InFlight*assumedOutput
+				got.EvictionBlocks, got.RoomSeconds = 0, 0
 				if !ok || got != want {
 					t.Fatalf("slot %d: load %+v, want %+v", i, s.Load(slot.Slot(i)), want)
 				}
@@ -234,7 +251,7 @@ func TestBookings(t *testing.T) {
 				for i := range cands {
 					cands[i].CachedTokens = rapid.IntRange(0, prompt).Draw(t, "cached")
 				}
-				ranked, b := s.Pick(Demand{prompt, 16}, cands, nil)
+				ranked, b := pick(s, ask(prompt), cands)
 				for i := 1; i < len(ranked); i++ {
 					if ranked[i].Terms.Total < ranked[i-1].Terms.Total {
 						t.Fatalf("candidate %d is dearer than the next: %v, %v", i-1, ranked[i-1].Terms, ranked[i].Terms)
@@ -242,7 +259,7 @@ func TestBookings(t *testing.T) {
 				}
 				w := int(ranked[0].Slot)
 				e := &twinEntry{slot: w, prompt: prompt, uncached: prompt - ranked[0].CachedTokens}
-				e.estimate = DefaultSpeed().Prefill(e.uncached, ranked[0].CachedTokens)
+				e.estimate = qwen.Prefill(e.uncached, ranked[0].CachedTokens)
 				e.left = e.estimate
 				if want := dumb.load(w).QueueSeconds + e.estimate; !near(b.PredictedTTFT.Seconds(), want, 1e-6) {
 					t.Fatalf("predicted %v s, want %v", b.PredictedTTFT.Seconds(), want)
@@ -285,7 +302,7 @@ func TestBookings(t *testing.T) {
 		for i := range dumb.slots {
 			got := s.Load(slot.Slot(i))
 			got.LastTurn = 0
-			if got != (Load{}) {
+			if got != (Load{SpeedFactor: 1}) {
 				t.Fatalf("all requests are over, slot %d has load %+v", i, got)
 			}
 		}
@@ -305,12 +322,12 @@ func TestConcurrent(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(g), 7))
 			var dst []Ranked
 			for range 300 {
-				var b *Booking
-				dst, b = s.Pick(Demand{r.IntN(10_000), 16}, candidates(1+r.IntN(6)), dst[:0])
+				b := new(Booking)
+				dst = s.Pick(ask(r.IntN(10_000)), candidates(1+r.IntN(6)), dst[:0], b)
 				var one sync.WaitGroup
 				for _, f := range []func(){
 					b.Prefilled, b.End, b.End, func() { b.Move(slot.Slot(g % 6)) },
-					func() { s.Observe(b, time.Duration(1+g)*time.Millisecond) },
+					func() { s.Observe(b, Outcome{EngineTTFT: time.Duration(1+g) * time.Millisecond}) },
 				} {
 					one.Go(f)
 				}
@@ -324,7 +341,7 @@ func TestConcurrent(t *testing.T) {
 	for i := range slot.Slot(6) {
 		got := s.Load(i)
 		got.LastTurn = 0
-		if got != (Load{}) {
+		if got != (Load{SpeedFactor: got.SpeedFactor}) {
 			t.Errorf("all requests are over, slot %d has load %+v", i, got)
 		}
 	}
@@ -346,14 +363,18 @@ func BenchmarkPick(b *testing.B) {
 					cands[i].CachedTokens = i * 97 % 2000
 					cands[i].KVCapacityTokens = 300_000
 					for range 8 {
-						s.Pick(Demand{100_000, 16}, cands[i:i+1], nil)
+						pick(s, ask(100_000), cands[i:i+1])
 					}
 				}
 				var dst []Ranked
+				d := ask(2048)
+				for i := range uint64(128) {
+					d.Chain = append(d.Chain, block.Hash(i*0x9e3779b97f4a7c15))
+				}
 				b.ReportAllocs()
 				for b.Loop() {
-					var booking *Booking
-					dst, booking = s.Pick(Demand{2048, 16}, cands, dst[:0])
+					var booking Booking
+					dst = s.Pick(d, cands, dst[:0], &booking)
 					booking.End()
 				}
 			})

@@ -3,58 +3,7 @@ package scoring
 import (
 	"strconv"
 	"strings"
-
-	"attache/internal/slot"
 )
-
-// Demand is what a request asks for.
-type Demand struct {
-	PromptTokens int // as estimated or counted; 0: not known, then only load decides
-	BlockTokens  int // tokens per block
-}
-
-// Candidate is a slot that may serve the request, with what others know of it.
-type Candidate struct {
-	Slot             slot.Slot
-	CachedTokens     int     // leading prompt tokens that it is believed to hold
-	Doubt            float64 // share of them, 0 to 1, that is not to be counted on: slower to reach, or known from a stale source
-	EngineRunning    int     // requests in its batch, as the engine said last
-	EngineWaiting    int     // requests queued inside the engine, as it said last
-	KVCapacityTokens int     // size of its KV cache; 0 not known
-}
-
-// counted is how many cached tokens are worth as much as ones that are held on the device for sure.
-func (c *Candidate) counted() int {
-	if c.Doubt == 0 {
-		return c.CachedTokens
-	}
-	return int(float64(c.CachedTokens) * (1 - min(max(c.Doubt, 0), 1)))
-}
-
-// Load is what is booked on one slot, at one moment.
-type Load struct {
-	InFlight      int     // requests booked and not ended
-	QueueSeconds  float64 // predicted time to work off the booked prefill
-	PrefillTokens int     // uncached prompt tokens booked and, by the clock of predicted work, not computed yet
-	ContextTokens int     // prompt tokens of the requests in flight
-	ContextBlocks int     // the same in blocks, every request rounded up
-	LastTurn      uint64  // number of the decision that chose the slot last; 0 never
-}
-
-// Situation is what all candidates of one decision have in common.
-type Situation struct {
-	SpeedFactor      float64 // k: observed prefill time over estimated
-	MinPrefillTokens int     // least Load.PrefillTokens of all candidates
-}
-
-// Policy says what it costs to send a request to a candidate; the lowest Total wins, then the lowest Tie, then chance.
-// Implementations are pure and safe for concurrent use.
-type Policy interface {
-	// Name is what the configuration calls the policy.
-	Name() string
-	// Cost must not depend on anything but its arguments.
-	Cost(d Demand, c Candidate, l Load, at Situation) Terms
-}
 
 // Unit is what the figures of Terms count.
 type Unit uint8
@@ -73,12 +22,14 @@ func (u Unit) String() string {
 	return [...]string{"none", "s", "blocks", "requests", "turns"}[u]
 }
 
-// Terms is a cost and its parts. Queue, Prefill, Decode and Requests add up to Total, up to rounding, in Unit; for Turns
-// and None they are 0.
+// Terms is a cost and its parts. Queue, Prefill, Decode, Evict, Room and Requests add up to Total, up to rounding, in Unit; for
+// Turns and None they are 0.
 type Terms struct {
 	Queue    float64 // work booked before this request; dynamo counts it into Prefill
 	Prefill  float64 // computing this prompt
 	Decode   float64 // answering
+	Evict    float64 // computing again what this request pushes out of the cache
+	Room     float64 // waiting for KV memory
 	Requests float64 // requests in flight, weighted
 	Total    float64
 	Tie      float64 // decides between equal totals: lower wins
@@ -94,11 +45,19 @@ type Part struct {
 	Value float64
 }
 
-// Parts lists the parts of the total in the order of the formula, those that the policy knows, zeros included.
+// Parts lists the parts of the total in the order of the formula, those that the policy knows; what a request would do to a
+// KV cache only where that is not nothing.
 func (t Terms) Parts() []Part {
 	switch t.Unit {
 	case Seconds:
-		return []Part{{"queue", t.Queue}, {"prefill", t.Prefill}, {"decode", t.Decode}}
+		parts := []Part{{"queue", t.Queue}, {"prefill", t.Prefill}, {"decode", t.Decode}}
+		if t.Evict != 0 {
+			parts = append(parts, Part{"evict", t.Evict})
+		}
+		if t.Room != 0 {
+			parts = append(parts, Part{"room", t.Room})
+		}
+		return parts
 	case Blocks:
 		return []Part{{"prefill", t.Prefill}, {"decode", t.Decode}, {Requests.String(), t.Requests}}
 	case Requests:
@@ -137,7 +96,17 @@ func (t Terms) String() string {
 
 // foreign is how many requests the engine has that nobody booked here: those of other gateways. The engine's figures are
 // up to a scrape interval old, so that requests that ended since then count as foreign, too; they weigh little.
-func foreign(c Candidate, l Load) int { return max(0, c.EngineRunning+c.EngineWaiting-l.InFlight) }
+func foreign(c *Candidate, l *Load) int {
+	if c.Stale {
+		return 0
+	}
+	return max(0, c.EngineRunning+c.EngineWaiting-l.InFlight)
+}
+
+// shown fills in what the parts were made from.
+func (t *Terms) shown(c *Candidate, l *Load, unit Unit) {
+	t.CachedTokens, t.InFlight, t.Unit = c.CachedTokens, l.InFlight+foreign(c, l), unit
+}
 
 // leastLoad sends to the slot with the fewest requests in flight, then to the one with the least booked prefill. Only our
 // own count: figures of the engines stand still between two scrapes, and all gateways would run to the same slot.
@@ -145,11 +114,12 @@ type leastLoad struct{}
 
 func (leastLoad) Name() string { return nameLeastLoad }
 
-func (leastLoad) Cost(_ Demand, c Candidate, l Load, _ Situation) Terms {
-	n := float64(l.InFlight)
-	return Terms{
-		Requests: n, Total: n, Tie: float64(l.PrefillTokens),
-		CachedTokens: c.CachedTokens, InFlight: l.InFlight + foreign(c, l), Unit: Requests,
+func (leastLoad) Score(x *Contest) {
+	for i, l := range x.Loads {
+		t := &x.Terms[i]
+		t.Requests = float64(l.InFlight)
+		t.Total, t.Tie = t.Requests, float64(l.PrefillTokens)
+		t.shown(&x.Candidates[i], l, Requests)
 	}
 }
 
@@ -159,9 +129,11 @@ type roundRobin struct{}
 
 func (roundRobin) Name() string { return nameRoundRobin }
 
-func (roundRobin) Cost(_ Demand, c Candidate, l Load, _ Situation) Terms {
-	return Terms{
-		Total: float64(l.LastTurn), CachedTokens: c.CachedTokens, InFlight: l.InFlight + foreign(c, l), Unit: Turns,
+func (roundRobin) Score(x *Contest) {
+	for i, l := range x.Loads {
+		t := &x.Terms[i]
+		t.Total = float64(l.LastTurn)
+		t.shown(&x.Candidates[i], l, Turns)
 	}
 }
 
@@ -170,6 +142,8 @@ type random struct{}
 
 func (random) Name() string { return nameRandom }
 
-func (random) Cost(_ Demand, c Candidate, l Load, _ Situation) Terms {
-	return Terms{CachedTokens: c.CachedTokens, InFlight: l.InFlight + foreign(c, l)}
+func (random) Score(x *Contest) {
+	for i, l := range x.Loads {
+		x.Terms[i].shown(&x.Candidates[i], l, None)
+	}
 }

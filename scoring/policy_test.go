@@ -9,23 +9,26 @@ import (
 	"attache/internal/field"
 )
 
+// qwen is the default profile.
+var qwen = DefaultSpeed()
+
 // TestPrefill has the terms of T(u, c) worked out by hand for Qwen3-32B.
 func TestPrefill(t *testing.T) {
-	s := DefaultSpeed()
+	s := qwen
 	for _, c := range []struct {
 		uncached, cached int
 		want             float64
 	}{
-		{8192, 0, 2.2e-3 + 8192*55e-6 + 1.75e-9*8192*4096},                     // one chunk: 16,016 tokens/s
-		{100, 0, 2.2e-3 + 13e-3 + 1.75e-9*100*50},                              // reading the weights takes longer
-		{8193, 1000, 2*2.2e-3 + 8193*55e-6 + 1.75e-9*8193*(1000+4096.5)},       // two chunks
-		{0, 4096, 2.2e-3 + 13e-3 + 1.75e-9*1*(4096+.5)},                        // all cached: one token at least
-		{-16, -1, 2.2e-3 + 13e-3 + 1.75e-9*.5},                                 // nonsense is no worse than nothing
-		{100_000, 0, 13*2.2e-3 + 100_000*55e-6 + 1.75e-9*100_000*50_000},       // attention dominates
-		{1000, 99_000, 2.2e-3 + 1000*55e-6 + 1.75e-9*1000*(99_000+500)},        // an agent's next turn
-		{300, 0, 2.2e-3 + 300*55e-6 + 1.75e-9*300*150},                         // 16.5 ms of computing: just above the weights
-		{236, 0, 2.2e-3 + 13e-3 + 1.75e-9*236*118},                             // 12.98 ms: just below
-		{16384, 16384, 2*2.2e-3 + 16384*55e-6 + 1.75e-9*16384*(16384+16384/2)}, // half of a long prompt
+		{8192, 0, 2.2e-3 + 8192*55e-6 + 1.75e-9*8192*4096},                       // one chunk: 16,016 tokens/s
+		{100, 0, 2.2e-3 + 13e-3 + 1.75e-9*100*50},                                // reading the weights takes longer
+		{8193, 1000, 2*2.2e-3 + 8192*55e-6 + 13e-3 + 1.75e-9*8193*(1000+4096.5)}, // two chunks, the second reads the weights
+		{0, 4096, 2.2e-3 + 13e-3 + 1.75e-9*1*(4096+.5)},                          // all cached: one token at least
+		{-16, -1, 2.2e-3 + 13e-3 + 1.75e-9*.5},                                   // nonsense is no worse than nothing
+		{100_000, 0, 13*2.2e-3 + 100_000*55e-6 + 1.75e-9*100_000*50_000},         // attention dominates
+		{1000, 99_000, 2.2e-3 + 1000*55e-6 + 1.75e-9*1000*(99_000+500)},          // an agent's next turn
+		{300, 0, 2.2e-3 + 300*55e-6 + 1.75e-9*300*150},                           // 16.5 ms of computing: just above the weights
+		{236, 0, 2.2e-3 + 13e-3 + 1.75e-9*236*118},                               // 12.98 ms: just below
+		{16384, 16384, 2*2.2e-3 + 16384*55e-6 + 1.75e-9*16384*(16384+16384/2)},   // half of a long prompt
 	} {
 		if got := s.Prefill(c.uncached, c.cached); !near(got, c.want, 1e-12) {
 			t.Errorf("Prefill(%d, %d) = %v, want %v", c.uncached, c.cached, got, c.want)
@@ -43,26 +46,27 @@ func TestTimeCost(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name                   string
-		d                      Demand
+		d                      *Demand
 		c                      Candidate
 		l                      Load
 		k                      float64
 		queue, prefill, decode float64
 		n                      int
 	}{
-		{"idle and cold", Demand{1000, 16}, Candidate{}, Load{}, 1, 0, cold, 0, 0},
-		{"idle and warm", Demand{1000, 16}, Candidate{CachedTokens: 800}, Load{}, 1, 0, warm, 0, 0},
-		{"backlog", Demand{1000, 16}, Candidate{}, Load{QueueSeconds: .5}, 1, .5, cold, 0, 0},
-		{"n in flight", Demand{1000, 16}, Candidate{}, Load{InFlight: 10}, 1, 0, cold * 1.3, 0, 10},
-		{"n seen in the engine", Demand{1000, 16}, Candidate{EngineRunning: 11, EngineWaiting: 3}, Load{InFlight: 4}, 1, 0, cold * 1.42, 0, 14},
-		{"the engine's figures are old", Demand{1000, 16}, Candidate{EngineRunning: 1}, Load{InFlight: 10}, 1, 0, cold * 1.3, 0, 10},
-		{"answers running", Demand{1000, 16}, Candidate{}, Load{ContextTokens: 100_000}, 1, 0, cold, 100_000 * kv, 0},
-		{"more than fits", Demand{1000, 16}, Candidate{KVCapacityTokens: 60_000}, Load{ContextTokens: 100_000}, 1, 0, cold, 60_000 * kv, 0},
-		{"learnt to be slow", Demand{1000, 16}, Candidate{}, Load{QueueSeconds: .5, ContextTokens: 1000}, 2, .5, 2 * cold, 2 * 1000 * kv, 0},
-		{"prompt not known", Demand{0, 16}, Candidate{}, Load{}, 1, 0, one, 0, 0},
+		{"idle and cold", ask(1000), Candidate{}, Load{}, 1, 0, cold, 0, 0},
+		{"idle and warm", ask(1000), Candidate{CachedTokens: 800}, Load{}, 1, 0, warm, 0, 0},
+		{"backlog", ask(1000), Candidate{}, Load{QueueSeconds: .5}, 1, .5, cold, 0, 0},
+		{"n in flight", ask(1000), Candidate{}, Load{InFlight: 10}, 1, 0, cold * 1.3, 0, 10},
+		{"n seen in the engine", ask(1000), Candidate{EngineRunning: 11, EngineWaiting: 3}, Load{InFlight: 4}, 1, 0, cold * 1.42, 0, 14},
+		{"the engine's figures are old", ask(1000), Candidate{EngineRunning: 1}, Load{InFlight: 10}, 1, 0, cold * 1.3, 0, 10},
+		{"answers running", ask(1000), Candidate{}, Load{ContextTokens: 100_000}, 1, 0, cold, 100_000 * kv, 0},
+		{"more than fits", ask(1000), Candidate{KVCapacityTokens: 60_000}, Load{ContextTokens: 100_000}, 1, 0, cold, 60_000 * kv, 0},
+		{"learnt to be slow", ask(1000), Candidate{}, Load{QueueSeconds: .5, ContextTokens: 1000}, 2, .5, 2 * cold, 2 * 1000 * kv, 0},
+		{"prompt not known", ask(0), Candidate{}, Load{}, 1, 0, one, 0, 0},
 	} {
-		p := timePolicy{speed: DefaultSpeed(), alpha: .03}
-		got := p.Cost(c.d, c.c, c.l, Situation{SpeedFactor: c.k})
+		p := timePolicy{speed: qwen, alpha: .03}
+		c.l.SpeedFactor = c.k
+		got := cost(&p, c.d, c.c, c.l)
 		if !near(got.Queue, c.queue, 1e-12) || !near(got.Prefill, c.prefill, 1e-12) || !near(got.Decode, c.decode, 1e-12) ||
 			!near(got.Total, c.queue+c.prefill+c.decode, 1e-12) || got.InFlight != c.n || got.Tie != float64(c.n) ||
 			got.CachedTokens != c.c.CachedTokens || got.Unit != Seconds {
@@ -71,9 +75,16 @@ func TestTimeCost(t *testing.T) {
 	}
 }
 
+// cost is what one candidate costs.
+func cost(p Policy, d *Demand, c Candidate, l Load) Terms {
+	x := Contest{Demand: d, Candidates: []Candidate{c}, Loads: []*Load{&l}, Terms: make([]Terms, 1)}
+	p.Score(&x)
+	return x.Terms[0]
+}
+
 func TestTermsExplained(t *testing.T) {
 	for want, terms := range map[string]Terms{
-		"0.390 s (queue 0.210, prefill 0.150, decode 0.030)": {Queue: .21, Prefill: .15, Decode: .03, Total: .39, Unit: Seconds},
+		"0.400 s (queue 0.210, prefill 0.150, decode 0.030, evict 0.004, room 0.006)": {Queue: .21, Prefill: .15, Decode: .03, Evict: .004, Room: .006, Total: .4, Unit: Seconds},
 		"3 in flight":  {Requests: 3, Total: 3, Unit: Requests},
 		"last turn 17": {Total: 17, Unit: Turns},
 		"nothing":      {},
@@ -98,8 +109,8 @@ func TestConfig(t *testing.T) {
 	for _, name := range policies {
 		cfg := DefaultConfig()
 		cfg.Policy = name
-		if got := cfg.policy(DefaultSpeed()); got == nil || got.Name() != name {
-			t.Errorf("policy %q makes %v", name, got)
+		if s, _ := newScorer(t, cfg); s.Policy() != name {
+			t.Errorf("policy %q makes %q", name, s.Policy())
 		}
 	}
 	bad := Config{

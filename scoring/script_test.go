@@ -96,7 +96,7 @@ func (s *stage) run(words []string) string {
 	case "move":
 		s.bookings[words[1]].Move(worker(words[2]))
 	case "observe":
-		s.scorer.Observe(s.bookings[words[1]], duration(words[2]))
+		s.scorer.Observe(s.bookings[words[1]], Outcome{EngineTTFT: duration(words[2])})
 		return fmt.Sprintf("k = %.3f\n", s.scorer.SpeedFactor())
 	case "wait":
 		s.clock.Time = s.clock.Add(duration(words[1]))
@@ -131,7 +131,7 @@ func (s *stage) request(id string, prompt int, workers []string) string {
 		candidates[i] = s.engines[worker(name)]
 		candidates[i].Slot, candidates[i].CachedTokens = worker(name), int(cached)
 	}
-	ranked, b := s.scorer.Pick(Demand{PromptTokens: prompt, BlockTokens: 16}, candidates, nil)
+	ranked, b := pick(s.scorer, ask(prompt), candidates)
 	s.bookings[id] = b
 	var out strings.Builder
 	for _, r := range ranked {

@@ -2,27 +2,31 @@ package scoring
 
 // timePolicy estimates in seconds; the package documentation has the formula, with the same names.
 type timePolicy struct {
-	speed Speed
-	alpha float64
+	speed    Speed
+	alpha    float64
+	evict    float64 // weight of what is evicted
+	room     float64 // weight of the wait for KV memory
+	marginal float64 // raw seconds of one more token
 }
 
 func (*timePolicy) Name() string { return nameTime }
 
-func (p *timePolicy) Cost(d Demand, c Candidate, l Load, at Situation) Terms {
-	n, cached := l.InFlight+foreign(c, l), c.counted()
-	t := Terms{
-		Queue:        l.QueueSeconds,
-		Prefill:      at.SpeedFactor * p.speed.Prefill(d.PromptTokens-cached, cached) * (1 + p.alpha*float64(n)),
-		CachedTokens: c.CachedTokens,
-		InFlight:     n,
-		Tie:          float64(n), // then random
-		Unit:         Seconds,
+func (p *timePolicy) Score(x *Contest) {
+	d := x.Demand
+	for i, l := range x.Loads {
+		c, t := &x.Candidates[i], &x.Terms[i]
+		n, cached, k := l.InFlight+foreign(c, l), c.counted(), l.SpeedFactor
+		resident := l.ContextTokens
+		if c.KVCapacityTokens > 0 { // what does not fit waits, and slows nobody down
+			resident = min(resident, c.KVCapacityTokens)
+		}
+		t.Queue = l.QueueSeconds
+		t.Prefill = k * p.speed.Prefill(d.PromptTokens-cached, cached) * (1 + p.alpha*float64(n))
+		t.Decode = k * p.speed.PerKVToken * float64(resident)
+		t.Evict = p.evict * k * p.marginal * float64(d.BlockTokens) * l.EvictionBlocks
+		t.Room = p.room * l.RoomSeconds
+		t.Total = t.Queue + t.Prefill + t.Decode + t.Evict + t.Room
+		t.Tie = float64(n) // then random
+		t.shown(c, l, Seconds)
 	}
-	resident := l.ContextTokens
-	if c.KVCapacityTokens > 0 { // what does not fit waits, and slows nobody down
-		resident = min(resident, c.KVCapacityTokens)
-	}
-	t.Decode = at.SpeedFactor * p.speed.PerKVToken * float64(resident)
-	t.Total = t.Queue + t.Prefill + t.Decode
-	return t
 }

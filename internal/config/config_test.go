@@ -204,13 +204,21 @@ var mistakes = []mistake{
 		`test.yaml:3: router.scoring.temperature: 101: must be 0 (always the best) to 100`},
 	{"a temperature that is no number", "router:\n  scoring:\n    temperature: .nan",
 		`test.yaml:3: router.scoring.temperature: NaN: must be 0 (always the best) to 100`},
+	{"a negative weight of what is evicted", "router:
+  scoring:
+    evict: -1",
+		`test.yaml:3: router.scoring.evict: -1: must be 0 (not at all) to 100`},
+	{"too much weight for the wait for memory", "router:
+  scoring:
+    room: 101",
+		`test.yaml:3: router.scoring.room: 101: must be 0 (not at all) to 100`},
 	{"a negative alpha", "router:\n  scoring:\n    alpha: -0.01",
 		`test.yaml:3: router.scoring.alpha: -0.01: must be 0 to 10`},
 	{"an alpha above all", "router:\n  scoring:\n    alpha: 11",
 		`test.yaml:3: router.scoring.alpha: 11: must be 0 to 10`},
 	{"an unknown speed profile", "router:\n  scoring:\n    speed:\n      profile: abacus",
 		`test.yaml:4: router.scoring.speed.profile: "abacus": must be one of qwen3-32b-2xh100, qwen3-32b-2xh100-fast, ` +
-			`llama-3-70b-4xh100, llama-3-8b-1xh100`},
+			`llama-3-70b-4xh100, llama-3-8b-1xh100, dynamo-mocker`},
 	{"a negative overhead of a step", "router:\n  scoring:\n    speed:\n      overhead_ms: -1",
 		`test.yaml:4: router.scoring.speed.overhead_ms: -1: must be 0 to 1000000000`},
 	{"a negative time for reading weights", "router:\n  scoring:\n    speed:\n      weights_ms: -1",

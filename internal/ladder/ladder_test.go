@@ -45,7 +45,7 @@ var rungs = map[string][]string{
 	"indexer/events/wire": {},
 	"indexer/events/zmtp": {},
 	"internal/worker":     {},
-	"scoring":             {},
+	"scoring":             {"internal/block"},
 	"internal/block":      {},
 	"internal/openai":     {},
 	"envoy":               {},

@@ -56,8 +56,7 @@ func (d Done) End() {
 }
 
 const (
-	keepRanked = 8   // candidates remembered for explaining
-	keepChain  = 128 // blocks remembered, once a request is over, for crediting a worker that served in the chosen one's place
+	keepChain = 128 // blocks remembered, once a request is over, for crediting a worker that served in the chosen one's place
 )
 
 // record is one decision from Route to Report.
@@ -66,7 +65,7 @@ type record struct {
 	pool    *pool
 	number  uint64
 	at      time.Time
-	booking *scoring.Booking
+	booking scoring.Booking
 
 	requestID, path, model, tenant string
 	promptTokens                   int
@@ -81,11 +80,11 @@ type record struct {
 	blocks                         int              // of the prompt, full ones
 	available, captured            int              // cached tokens: best any candidate offered, the chosen one's
 	named                          []*worker.Worker // as in Destinations
-	ranked                         []scoring.Ranked // best first, at most keepRanked
+	ranked                         []scoring.Ranked // best first, at most scoring.Best
 	candidates                     int
 	// Room for named and ranked, so that a record is one piece of memory.
 	namedSpace  [4]*worker.Worker
-	rankedSpace [keepRanked]scoring.Ranked
+	rankedSpace [scoring.Best]scoring.Ranked
 
 	mu    sync.Mutex // guards what follows
 	chain []block.Hash

@@ -108,13 +108,31 @@ func (r *Router) candidates(p *pool, s *scratch, now time.Time) []scoring.Candid
 		for _, n := range slots {
 			blocks, doubt := s.held.of(p, &r.cfg.Events, n, now)
 			dst = append(dst, scoring.Candidate{
-				Slot: n, CachedTokens: min(blocks*block, most), Doubt: doubt,
-				EngineRunning: stats.Running / len(slots), EngineWaiting: stats.Waiting / len(slots),
+				Slot: n, CachedTokens: min(blocks*block, most), Doubt: doubt, Tiers: s.held.tiers(n),
+				EngineRunning: stats.Running / len(slots), EngineWaiting: stats.Waiting / len(slots), EngineKVUse: stats.KVUsage,
+				Stale:            now.Sub(stats.At) > staleStats,
 				KVCapacityTokens: stats.Blocks * stats.BlockTokens / len(slots),
+				Live:             p.follows(&s.chain, n),
 			})
 		}
 	}
 	return dst
+}
+
+// staleStats is how old an engine's figures may be before they are not used.
+const staleStats = 10 * time.Second
+
+// follows reports whether the slot's events will tell when all of a chain has been computed there.
+func (p *pool) follows(chain *prompt.Chain, s slot.Slot) bool {
+	return len(chain.Hashes) > 0 && named(chain) == len(chain.Hashes) && p.modeOf(s) == events.Exact
+}
+
+// tiers is where the blocks that a slot's engine says it holds lie.
+func (h *held) tiers(s slot.Slot) (blocks [slot.Remote + 1]int32) {
+	if place := at(h.places, s); place > 0 {
+		copy(blocks[:], h.told.Hits[place-1].Blocks[:])
+	}
+	return blocks
 }
 
 // sweeping is how often the flights of all pools are looked at.

@@ -10,6 +10,7 @@ import (
 
 	"attache/internal/prompt"
 	"attache/internal/worker"
+	"attache/scoring"
 )
 
 // Outcome is what became of a request, as Envoy tells after its end. Zero values mean "not known".
@@ -69,8 +70,12 @@ func (r *Router) Report(id string, o Outcome) {
 	if served != nil && served.Addr == rec.named[0].Addr && o.Status == 200 && !o.Broken {
 		rec.learn(&o)
 	}
-	if rec.stream && o.Attempts == 1 && o.EngineTTFT > 0 && o.Status == 200 {
-		rec.pool.scorer.Observe(rec.booking, o.EngineTTFT)
+	if o.Status == 200 {
+		seen := scoring.Outcome{OutputTokens: o.CompletedTokens}
+		if rec.stream && o.Attempts == 1 {
+			seen.EngineTTFT = o.EngineTTFT
+		}
+		rec.pool.scorer.Observe(&rec.booking, seen)
 	}
 	if o.Usage && o.Status == 200 {
 		rec.pool.keyer.Compare(rec.count, o.PromptTokens, rec.id())

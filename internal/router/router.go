@@ -73,7 +73,7 @@ type scratch struct {
 	held       held
 	eligible   []*worker.Worker
 	candidates []scoring.Candidate
-	ranked     []scoring.Ranked
+	demand     scoring.Demand
 }
 
 // Params are the collaborators of a Router.
@@ -167,10 +167,10 @@ func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	demand := scoring.Demand{PromptTokens: s.chain.Tokens, BlockTokens: s.chain.BlockTokens}
-	var booking *scoring.Booking
-	s.ranked, booking = p.scorer.Pick(demand, s.candidates, s.ranked[:0])
-	return r.decide(p, req, modelNames{asked: model, sent: rewrite}, s, set, booking, started), nil
+	s.demand = scoring.Demand{PromptTokens: s.chain.Tokens, BlockTokens: s.chain.BlockTokens, Chain: s.chain.Hashes}
+	rec := &record{router: r, pool: p, number: r.ids.Add(1), at: started}
+	rec.ranked = p.scorer.Pick(&s.demand, s.candidates, rec.rankedSpace[:0], &rec.booking)
+	return r.decide(rec, req, modelNames{asked: model, sent: rewrite}, s, set), nil
 }
 
 // chain makes the prompt's chain; without a prompt it is empty, and only load decides. model is the name that the worker is
@@ -199,25 +199,22 @@ func (r *Router) saturated(s *scratch, p *pool) bool {
 }
 
 // decide turns the ranking into a decision and remembers it for the way back.
-func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set *worker.Set, booking *scoring.Booking,
-	started time.Time) *Decision {
-	rec := &record{
-		router: r, pool: p, number: r.ids.Add(1), at: started, booking: booking, model: names.asked,
-		requestID: req.ID, path: req.Path, tenant: req.Tenant,
-		promptTokens: s.chain.Tokens, rung: s.chain.Rung, why: s.chain.Why, captured: s.ranked[0].CachedTokens, candidates: len(s.ranked),
-		chain: append(r.chains.get(), s.chain.Hashes...), blocks: len(s.chain.Hashes),
-		stream: req.Scan != nil && req.Scan.Stream,
-	}
+func (r *Router) decide(rec *record, req *Request, names modelNames, s *scratch, set *worker.Set) *Decision {
+	p := rec.pool
+	rec.model, rec.requestID, rec.path, rec.tenant = names.asked, req.ID, req.Path, req.Tenant
+	rec.promptTokens, rec.rung, rec.why, rec.blocks = s.chain.Tokens, s.chain.Rung, s.chain.Why, len(s.chain.Hashes)
+	rec.captured, rec.candidates = rec.ranked[0].CachedTokens, len(s.candidates)
+	rec.chain = append(r.chains.get(), s.chain.Hashes...)
+	rec.stream = req.Scan != nil && req.Scan.Stream
 	if s.chain.Ours {
 		rec.count = s.chain.Count
 	}
-	rec.ranked = append(rec.rankedSpace[:0], s.ranked[:min(len(s.ranked), keepRanked)]...)
 	rec.named = rec.namedSpace[:0]
 	strict := false
 	var list strings.Builder
 	list.Grow(r.cfg.Alternatives * 22)
-	for i := 0; i < len(s.ranked) && len(rec.named) < r.cfg.Alternatives; i++ {
-		w := set.BySlot(s.ranked[i].Slot)
+	for i := 0; i < len(rec.ranked) && len(rec.named) < r.cfg.Alternatives; i++ {
+		w := set.BySlot(rec.ranked[i].Slot)
 		if slices.Contains(rec.named, w) {
 			continue // another rank of it
 		}
@@ -231,15 +228,15 @@ func (r *Router) decide(p *pool, req *Request, names modelNames, s *scratch, set
 	for _, c := range s.candidates {
 		rec.available = max(rec.available, c.CachedTokens)
 	}
-	rec.slot = s.ranked[0].Slot
+	rec.slot = rec.ranked[0].Slot
 	rec.mark = p.index.Remember(rec.slot, rec.chain)
-	if p.modeOf(rec.slot) == events.Exact && named(&s.chain) == len(rec.chain) {
-		rec.flight = p.flights.add(rec.slot, rec.chain, booking.Prefilled)
+	if p.follows(&s.chain, rec.slot) {
+		rec.flight = p.flights.add(rec.slot, rec.chain, rec.booking.Prefilled)
 	}
 	rec.fresh = s.chain.Tokens-rec.captured >= freshBlocks*s.chain.BlockTokens
 	r.table.put(rec)
 	r.recent.add(rec)
-	r.metrics.decided(rec, r.now().Sub(started))
+	r.metrics.decided(rec, r.now().Sub(rec.at))
 	if p.watcher != nil {
 		p.watcher.Decided(rec.promptTokens, rec.available, rec.captured)
 	}
