@@ -204,13 +204,9 @@ var mistakes = []mistake{
 		`test.yaml:3: router.scoring.temperature: 101: must be 0 (always the best) to 100`},
 	{"a temperature that is no number", "router:\n  scoring:\n    temperature: .nan",
 		`test.yaml:3: router.scoring.temperature: NaN: must be 0 (always the best) to 100`},
-	{"a negative weight of what is evicted", "router:
-  scoring:
-    evict: -1",
+	{"a negative weight of what is evicted", "router:\n  scoring:\n    evict: -1",
 		`test.yaml:3: router.scoring.evict: -1: must be 0 (not at all) to 100`},
-	{"too much weight for the wait for memory", "router:
-  scoring:
-    room: 101",
+	{"too much weight for the wait for memory", "router:\n  scoring:\n    room: 101",
 		`test.yaml:3: router.scoring.room: 101: must be 0 (not at all) to 100`},
 	{"a negative alpha", "router:\n  scoring:\n    alpha: -0.01",
 		`test.yaml:3: router.scoring.alpha: -0.01: must be 0 to 10`},
