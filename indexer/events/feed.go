@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,7 @@ type feed struct {
 	pageTokens atomic.Int64  // size of the engine's blocks, as its metrics say; 0 not known
 	process    atomic.Uint64 // the worker's epoch, as the registry counts
 	restart    atomic.Bool   // the registry says that it changed
+	onDevice   atomic.Int64  // blocks that the engine holds there
 	emptied    atomic.Uint64 // times that what it holds was lost, or given up
 	drifted    atomic.Bool   // announcements are not counted any more
 	begun      atomic.Bool   // what was there at the beginning is known, as far as it can be
@@ -401,7 +403,11 @@ func (f *feed) take(payload []byte) {
 			f.complete = false // the index is full
 		}
 		f.place = f.placeNow()
+		f.onDevice.Store(int64(x.SlotStats(f.slot).Held[slot.Device]))
 	})
+	if f.ledger.stored != nil && slices.ContainsFunc(changes, func(c change) bool { return c.kind <= move }) {
+		f.ledger.stored(f.slot)
+	}
 }
 
 // unreadable takes in that something could not be read: a removal may be among it, so that nothing known can be trusted.
@@ -427,6 +433,7 @@ func (f *feed) clear(reason string) {
 	f.applier.clear()
 	f.ledger.write(func(x *runs.Index) {
 		clearSlot(x, f.slot)
+		f.onDevice.Store(0)
 		f.place = f.placeNow()
 	})
 }
@@ -450,6 +457,7 @@ func (f *feed) renew(reason string) {
 	f.applier.reset(page)
 	f.ledger.write(func(x *runs.Index) {
 		clearSlot(x, f.slot)
+		f.onDevice.Store(0)
 		f.configure(x)
 		f.place = place{}
 	})

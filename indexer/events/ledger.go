@@ -28,6 +28,7 @@ type Ledger struct {
 	pool        string
 	blockTokens int
 	auto        bool
+	stored      func(slot.Slot) // nil: nobody is told
 	now         func() time.Time
 	log         *slog.Logger
 	metrics     *metrics
@@ -63,13 +64,16 @@ type Params struct {
 	Now         func() time.Time
 	Log         *slog.Logger
 	Metrics     prometheus.Registerer // with the pool's label
+	// Stored is told whenever a slot's engine has said that it holds new blocks, once readers see them. It is called by whoever
+	// follows that engine, and must not block. nil: nobody is told.
+	Stored func(slot.Slot)
 }
 
 // New makes a ledger that knows nothing; Run follows the workers that Observe tells. The configuration must have been
 // validated.
 func New(p Params) (*Ledger, error) {
 	l := &Ledger{
-		cfg: p.Config, source: p.Source, pool: p.Pool, blockTokens: p.BlockTokens, auto: p.Auto, now: p.Now, log: p.Log,
+		cfg: p.Config, source: p.Source, pool: p.Pool, blockTokens: p.BlockTokens, auto: p.Auto, now: p.Now, log: p.Log, stored: p.Stored,
 		changed: make(chan struct{}, 1), resumed: map[key]place{}, begun: p.Now(),
 	}
 	l.index.Store(runs.New(p.Config.Index))
@@ -424,6 +428,14 @@ func (l *Ledger) Held(s slot.Slot) (blocks int) {
 		}
 	})
 	return blocks
+}
+
+// OnDevice is how many blocks a slot holds on its device, as its engine said with its last batch. It takes no lock.
+func (l *Ledger) OnDevice(s slot.Slot) int {
+	if f := l.feed(s); f != nil {
+		return int(f.onDevice.Load())
+	}
+	return 0
 }
 
 // Dump writes what the index knows, for people.

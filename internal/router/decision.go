@@ -68,7 +68,7 @@ type record struct {
 	booking scoring.Booking
 
 	requestID, path, model, tenant string
-	promptTokens                   int
+	promptTokens, blockTokens      int
 	rung                           prompt.Rung
 	why                            prompt.Reason
 	count                          int // prompt tokens that the engine should report if our model folder is right; 0: nothing is claimed
@@ -103,6 +103,15 @@ func parseID(id string) (replica string, number uint64, ok bool) {
 	replica, digits, found := strings.Cut(id, ".")
 	number, err := strconv.ParseUint(digits, 36, 64)
 	return replica, number, found && err == nil
+}
+
+// stored takes in that the worker's engine holds so many leading blocks of the prompt: what it has computed of it is released.
+func (rec *record) stored(blocks int, all bool) {
+	if all {
+		rec.booking.Prefilled()
+	} else if blocks > 0 {
+		rec.booking.Progress(rec.promptTokens - blocks*rec.blockTokens)
+	}
 }
 
 // end releases what is booked; only the first call does anything.

@@ -107,11 +107,16 @@ func (r *Router) candidates(p *pool, s *scratch, now time.Time) []scoring.Candid
 		stats, slots := w.Stats(), w.Slots()
 		for _, n := range slots {
 			blocks, doubt := s.held.of(p, &r.cfg.Events, n, now)
+			heldTokens := 0
+			if p.modeOf(n) == events.Exact {
+				heldTokens = p.ledger.OnDevice(n) * block
+			}
 			dst = append(dst, scoring.Candidate{
 				Slot: n, CachedTokens: min(blocks*block, most), Doubt: doubt, Tiers: s.held.tiers(n),
 				EngineRunning: stats.Running / len(slots), EngineWaiting: stats.Waiting / len(slots), EngineKVUse: stats.KVUsage,
 				Stale:            now.Sub(stats.At) > staleStats,
 				KVCapacityTokens: stats.Blocks * stats.BlockTokens / len(slots),
+				KVHeldTokens:     heldTokens,
 				Live:             p.follows(&s.chain, n),
 			})
 		}

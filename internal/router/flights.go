@@ -20,41 +20,70 @@ import (
 type flights struct {
 	mu      sync.Mutex
 	byFirst map[block.Hash][]*flight // by the first block, oldest first
+	bySlot  map[slot.Slot][]*flight  // those that the events have not caught up with, oldest first
 	n       int
 }
 
+// follower is told how far the engine of a prompt under way has got: it holds that many leading blocks, and whether that is all.
+// Its methods are called without a lock.
+type follower interface{ stored(blocks int, all bool) }
+
 // flight is one prompt on its way.
 type flight struct {
-	slot  slot.Slot
-	chain []block.Hash
-	told  func()    // called when the engine has said that it holds all of it: its prefill is over
-	ended time.Time // of the request; zero before
-	life  uint64    // how often the slot had been emptied by then
+	slot     slot.Slot
+	chain    []block.Hash
+	follower follower
+	ended    time.Time // of the request; zero before
+	life     uint64    // how often the slot had been emptied by then
 }
 
 // maxFlights bounds how many flights of prompts with one beginning are looked at: the newest. The older ones are about to be told
 // by events.
 const maxFlights = 256
 
-// add notes that a prompt was sent to a slot. The chain is kept; told is called once at most, without the lock.
-func (f *flights) add(s slot.Slot, chain []block.Hash, told func()) *flight {
+// add notes that a prompt was sent to a slot. The chain is kept.
+func (f *flights) add(s slot.Slot, chain []block.Hash, by follower) *flight {
 	if len(chain) == 0 {
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.byFirst == nil {
-		f.byFirst = map[block.Hash][]*flight{}
+		f.byFirst, f.bySlot = map[block.Hash][]*flight{}, map[slot.Slot][]*flight{}
 	}
-	x := &flight{slot: s, chain: chain, told: told}
+	x := &flight{slot: s, chain: chain, follower: by}
 	list := f.byFirst[chain[0]]
 	if len(list) >= maxFlights {
 		list = slices.Delete(list, 0, 1)
 		f.n--
 	}
 	f.byFirst[chain[0]] = append(list, x)
+	f.bySlot[s] = append(f.bySlot[s], x)
 	f.n++
 	return x
+}
+
+// told looks how far the events of a slot have got with the prompts on their way there.
+func (f *flights) told(l *events.Ledger, s slot.Slot) {
+	f.mu.Lock()
+	waiting := slices.Clone(f.bySlot[s])
+	f.mu.Unlock()
+	if len(waiting) == 0 {
+		return
+	}
+	var told runs.Overlap
+	var done []*flight
+	for _, x := range waiting {
+		l.Overlap(x.chain, &told)
+		held := told.Of(s).Upto(slot.Remote)
+		x.follower.stored(held, held >= len(x.chain))
+		if held >= len(x.chain) {
+			done = append(done, x)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bySlot[s] = slices.DeleteFunc(f.bySlot[s], func(x *flight) bool { return slices.Contains(done, x) })
 }
 
 // end notes that the request of a flight is over, when the slot had been emptied so often.
@@ -110,23 +139,28 @@ func (f *flights) sweep(l *events.Ledger, now time.Time, linger time.Duration) {
 		l.Overlap(x.chain, &told)
 		if told.Of(x.slot).Upto(slot.Remote) >= len(x.chain) {
 			over[x] = true
-			x.told()
+			x.follower.stored(len(x.chain), true)
 		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for first, list := range f.byFirst {
-		before := len(list)
-		kept := slices.DeleteFunc(list, func(x *flight) bool {
-			return over[x] || !x.ended.IsZero() && now.Sub(x.ended) >= linger
-		})
-		f.n -= before - len(kept)
+	gone := func(x *flight) bool { return over[x] || !x.ended.IsZero() && now.Sub(x.ended) >= linger }
+	f.n -= weed(f.byFirst, gone)
+	weed(f.bySlot, gone)
+}
+
+// weed takes flights out of lists, and empty lists away; it returns how many flights those were.
+func weed[K comparable](lists map[K][]*flight, gone func(*flight) bool) (n int) {
+	for key, list := range lists {
+		kept := slices.DeleteFunc(list, gone)
+		n += len(list) - len(kept)
 		if len(kept) == 0 {
-			delete(f.byFirst, first)
+			delete(lists, key)
 		} else {
-			f.byFirst[first] = kept
+			lists[key] = kept
 		}
 	}
+	return n
 }
 
 // count is how many there are.

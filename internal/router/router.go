@@ -116,14 +116,14 @@ func New(p Params) (*Router, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pools[%d].prompt.model_dir: %w", i, err)
 		}
-		ledger, err := events.New(events.Params{
+		made := &pool{name: pc.Name, index: index, scorer: scorer, keyer: keyer}
+		made.ledger, err = events.New(events.Params{
 			Config: p.Config.Events, Source: pc.Events, Pool: pc.Name, BlockTokens: keyer.BlockTokens(), Auto: p.Config.Auto, Now: p.Now,
-			Log: p.Log.With("pool", pc.Name), Metrics: labelled,
+			Log: p.Log.With("pool", pc.Name), Metrics: labelled, Stored: func(s slot.Slot) { made.flights.told(made.ledger, s) },
 		})
 		if err != nil {
 			return nil, err
 		}
-		made := &pool{name: pc.Name, index: index, ledger: ledger, scorer: scorer, keyer: keyer}
 		if p.Watch != nil {
 			made.watcher = p.Watch(pc.Name)
 		}
@@ -203,6 +203,7 @@ func (r *Router) decide(rec *record, req *Request, names modelNames, s *scratch,
 	p := rec.pool
 	rec.model, rec.requestID, rec.path, rec.tenant = names.asked, req.ID, req.Path, req.Tenant
 	rec.promptTokens, rec.rung, rec.why, rec.blocks = s.chain.Tokens, s.chain.Rung, s.chain.Why, len(s.chain.Hashes)
+	rec.blockTokens = s.chain.BlockTokens
 	rec.captured, rec.candidates = rec.ranked[0].CachedTokens, len(s.candidates)
 	rec.chain = append(r.chains.get(), s.chain.Hashes...)
 	rec.stream = req.Scan != nil && req.Scan.Stream
@@ -231,7 +232,7 @@ func (r *Router) decide(rec *record, req *Request, names modelNames, s *scratch,
 	rec.slot = rec.ranked[0].Slot
 	rec.mark = p.index.Remember(rec.slot, rec.chain)
 	if p.follows(&s.chain, rec.slot) {
-		rec.flight = p.flights.add(rec.slot, rec.chain, rec.booking.Prefilled)
+		rec.flight = p.flights.add(rec.slot, rec.chain, rec)
 	}
 	rec.fresh = s.chain.Tokens-rec.captured >= freshBlocks*s.chain.BlockTokens
 	r.table.put(rec)
