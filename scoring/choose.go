@@ -15,8 +15,11 @@ type Ranked struct {
 	live bool
 }
 
-// before orders candidates: lowest total, then lowest tie.
+// before orders candidates: those within the limits first, then lowest total, then lowest tie.
 func before(a, b *Terms) bool {
+	if a.Saturated != b.Saturated {
+		return b.Saturated
+	}
 	return a.Total < b.Total || a.Total == b.Total && a.Tie < b.Tie
 }
 
@@ -27,7 +30,7 @@ func (s *Scorer) cheapest(terms []Terms) int {
 		switch {
 		case before(&terms[i], &terms[best]):
 			best, equals = i, 1
-		case terms[i].Total == terms[best].Total && terms[i].Tie == terms[best].Tie:
+		case !before(&terms[best], &terms[i]):
 			if equals++; s.rnd.IntN(equals) == 0 {
 				best = i
 			}
@@ -39,10 +42,10 @@ func (s *Scorer) cheapest(terms []Terms) int {
 // choose picks one of the candidates and appends the best of them to dst, at most so many: the chosen one, then the others in
 // order; those that are equal in an order that begins anywhere. The lock must be held.
 func (s *Scorer) choose(d *Demand, candidates []Candidate, terms []Terms, dst []Ranked, most int) []Ranked {
-	var chosen int
-	if t := s.temperatureOf(d); t > 0 {
+	chosen := sticky(d, candidates, terms)
+	if t := s.temperatureOf(d); chosen < 0 && t > 0 {
 		chosen = softmax(terms, t, s.rnd.Float64())
-	} else {
+	} else if chosen < 0 {
 		chosen = s.cheapest(terms)
 	}
 	var space [Best]int
@@ -77,6 +80,18 @@ func (s *Scorer) choose(d *Demand, candidates []Candidate, terms []Terms, dst []
 	return dst
 }
 
+// sticky is the candidate that is taken whatever it costs; -1: none.
+func sticky(d *Demand, candidates []Candidate, terms []Terms) int {
+	if d.Sticky {
+		for i := range candidates {
+			if candidates[i].Bound && !terms[i].Saturated {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
 // temperatureOf is how much chance decides on a request.
 func (s *Scorer) temperatureOf(d *Demand) float64 {
 	if d.Dynamo != nil && d.Dynamo.Temperature != nil {
@@ -86,28 +101,39 @@ func (s *Scorer) temperatureOf(d *Demand) float64 {
 }
 
 // softmax draws an index with probability proportional to exp(-cost / ((highest - lowest) * temperature)); all equal when
-// the costs are. u in [0, 1) decides: the first index whose cumulated probability reaches it.
+// the costs are. u in [0, 1) decides: the first index whose cumulated probability reaches it. Those beyond a limit are not
+// drawn, unless all are: then the first.
 func softmax(terms []Terms, temperature, u float64) int {
 	lowest, highest := math.Inf(1), math.Inf(-1)
 	for i := range terms {
-		lowest = min(lowest, terms[i].Total)
-		highest = max(highest, terms[i].Total)
+		if !terms[i].Saturated {
+			lowest = min(lowest, terms[i].Total)
+			highest = max(highest, terms[i].Total)
+		}
 	}
-	if lowest == highest {
-		return int(u * float64(len(terms)))
-	}
-	weight := func(i int) float64 { // relative to the lowest cost: the quotient is the same, and nothing overflows
-		return math.Exp((lowest - terms[i].Total) / ((highest - lowest) * temperature))
+	weight := func(t *Terms) float64 { // relative to the lowest cost: the quotient is the same, and nothing overflows
+		switch {
+		case t.Saturated:
+			return 0
+		case lowest == highest:
+			return 1
+		}
+		return math.Exp((lowest - t.Total) / ((highest - lowest) * temperature))
 	}
 	sum := 0.0
 	for i := range terms {
-		sum += weight(i)
+		sum += weight(&terms[i])
 	}
-	cumulated := 0.0
+	cumulated, last := 0.0, 0
 	for i := range terms {
-		if cumulated += weight(i) / sum; u <= cumulated {
+		w := weight(&terms[i])
+		if w == 0 {
+			continue
+		}
+		last = i
+		if cumulated += w / sum; u <= cumulated {
 			return i
 		}
 	}
-	return len(terms) - 1
+	return last
 }

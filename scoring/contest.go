@@ -1,6 +1,8 @@
 package scoring
 
 import (
+	"time"
+
 	"attache/internal/block"
 	"attache/internal/slot"
 )
@@ -18,8 +20,31 @@ type Demand struct {
 	Key uint64
 	// Policy replaces the scorer's policy for this request; "" does not. An unknown name counts as none.
 	Policy string
+	// Limits are what a slot may have booked and still take the request; nil: none.
+	Limits *Limits
+	// Sticky: a candidate that the request's session is bound to is taken if it is within the limits, whatever it costs.
+	Sticky bool
 	// Dynamo replaces some weights of policy dynamo for this request; nil none.
 	Dynamo *DynamoOverride
+}
+
+// Limits say when a slot is saturated: a request that finds all candidates saturated is better held back, and sent late to the
+// one that is best then. Zero fields do not limit.
+type Limits struct {
+	InFlight      int           // requests
+	PrefillTokens int           // uncached prompt tokens that are not computed yet
+	KVShare       float64       // of the KV cache: prompts and answers in flight, the new one included
+	TTFT          time.Duration // predicted time to first token; an idle slot is never saturated by it
+}
+
+// saturated reports whether a slot with this load can take the request now. own is how long its prefill would take there.
+func (m *Limits) saturated(d *Demand, c *Candidate, l *Load, own float64) bool {
+	size := max(d.BlockTokens, 1)
+	return m.InFlight > 0 && l.InFlight >= m.InFlight ||
+		m.PrefillTokens > 0 && l.PrefillTokens > 0 && l.PrefillTokens+d.PromptTokens-c.CachedTokens > m.PrefillTokens ||
+		m.KVShare > 0 && c.KVCapacityTokens > 0 && l.InFlight > 0 &&
+			float64((l.ActiveBlocks+d.blocks()-l.SharedBlocks)*size+l.OutputTokens) > m.KVShare*float64(c.KVCapacityTokens) ||
+		m.TTFT > 0 && l.QueueSeconds > 0 && l.QueueSeconds+own > m.TTFT.Seconds()
 }
 
 // blocks is the prompt in blocks, rounded up.

@@ -88,7 +88,8 @@ func (s *Scorer) SpeedFactor() float64 {
 const Best = 8
 
 // Pick scores all candidates, books the request on the chosen one in b, and appends the best of them to dst, at most Best: the
-// chosen one first, the others in the order of their cost. Without candidates it returns dst and books nothing.
+// chosen one first, the others in the order of their cost. Without candidates, or when all are beyond the demand's limits, it
+// returns dst as it is and books nothing.
 func (s *Scorer) Pick(d *Demand, candidates []Candidate, dst []Ranked, b *Booking) []Ranked {
 	if len(candidates) == 0 {
 		return dst
@@ -98,6 +99,9 @@ func (s *Scorer) Pick(d *Demand, candidates []Candidate, dst []Ranked, b *Bookin
 	terms, now := s.score(d, candidates)
 	first := len(dst)
 	dst = s.choose(d, candidates, terms, dst, Best)
+	if dst[first].Terms.Saturated {
+		return dst[:first]
+	}
 	s.book(b, d, &dst[first], now)
 	return dst
 }
@@ -144,6 +148,13 @@ func (s *Scorer) score(d *Demand, candidates []Candidate) (terms []Terms, now fl
 	x.Draws = [2]float64{s.rnd.Float64(), s.rnd.Float64()}
 	x.MeanPrefill = own
 	policy.Score(x)
+	if d.Limits != nil {
+		for i, l := range x.Loads {
+			c := &candidates[i]
+			own := l.SpeedFactor * s.speed.Prefill(d.PromptTokens-c.CachedTokens, c.CachedTokens)
+			x.Terms[i].Saturated = d.Limits.saturated(d, c, l, own)
+		}
+	}
 	x.Demand, x.Candidates = nil, nil
 	return x.Terms, now
 }

@@ -37,6 +37,8 @@ type Terms struct {
 	CachedTokens int
 	InFlight     int // booked here, or seen in the engine and not booked here
 	Unit         Unit
+	// Saturated: the slot is beyond a limit; any other comes before it.
+	Saturated bool
 }
 
 // Part is one named part of a cost.

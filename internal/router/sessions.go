@@ -1,0 +1,106 @@
+package router
+
+import (
+	"container/list"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"attache/internal/slot"
+	"attache/internal/worker"
+)
+
+// sessions remember which rank answered a session last, for a while: the least recently used are forgotten first. Safe for
+// concurrent use.
+type sessions struct {
+	most int
+
+	mu    sync.Mutex // guards what follows
+	byKey map[uint64]*list.Element
+	order list.List // of *session, the one used last in front
+}
+
+// session is one binding.
+type session struct {
+	key     uint64
+	slot    slot.Slot
+	addr    netip.AddrPort // of the worker: a slot may be given to another one
+	expires time.Time
+}
+
+// sessionKey names a session of a tenant; 0: none.
+func sessionKey(tenant, id string) uint64 {
+	if id == "" {
+		return 0
+	}
+	return max(xxh3.HashString(id)^xxh3.HashStringSeed(tenant, 1), 1)
+}
+
+// bind notes that a session was sent to a worker's rank, for ttl from now on; or longer, if it was bound there for longer.
+func (s *sessions) bind(key uint64, to slot.Slot, w *worker.Worker, now time.Time, ttl time.Duration) {
+	if key == 0 || ttl <= 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byKey == nil {
+		s.byKey = map[uint64]*list.Element{}
+	}
+	b := session{key: key, slot: to, addr: w.Addr, expires: now.Add(ttl)}
+	if e := s.byKey[key]; e != nil {
+		was := e.Value.(*session) //nolint:forcetypeassert // nothing else is in the list
+		if was.slot == b.slot && was.addr == b.addr && was.expires.After(b.expires) {
+			b.expires = was.expires
+		}
+		*was = b
+		s.order.MoveToFront(e)
+		return
+	}
+	s.byKey[key] = s.order.PushFront(&b)
+	for s.order.Len() > s.most {
+		s.remove(s.order.Back())
+	}
+}
+
+// find is the rank that a session is bound to; ok is false when it is to none.
+func (s *sessions) find(key uint64, set *worker.Set, now time.Time) (at slot.Slot, ok bool) {
+	if key == 0 {
+		return slot.None, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.byKey[key]
+	if e == nil {
+		return slot.None, false
+	}
+	b := e.Value.(*session) //nolint:forcetypeassert // nothing else is in the list
+	if w := set.BySlot(b.slot); now.After(b.expires) || w == nil || w.Addr != b.addr {
+		s.remove(e)
+		return slot.None, false
+	}
+	return b.slot, true
+}
+
+// drop forgets a session: it is over, or its worker failed.
+func (s *sessions) drop(key uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.byKey[key]; e != nil {
+		s.remove(e)
+	}
+}
+
+// remove takes an element out. The lock must be held.
+func (s *sessions) remove(e *list.Element) {
+	delete(s.byKey, e.Value.(*session).key) //nolint:forcetypeassert // nothing else is in the list
+	s.order.Remove(e)
+}
+
+// count is how many sessions are bound.
+func (s *sessions) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.order.Len()
+}
