@@ -2,19 +2,13 @@ package yardstick
 
 import (
 	"bufio"
-	"bytes"
 	"compress/gzip"
-	_ "embed"
 	"encoding/json"
 	"fmt"
 
 	"attache/internal/block"
+	"attache/internal/sim/trace/data"
 )
-
-// conversation is the recorded trace; see testdata/README.md.
-//
-//go:embed testdata/conversation.jsonl.gz
-var conversation []byte
 
 // traceWorkers serve the trace in turn.
 const traceWorkers = 8
@@ -58,7 +52,12 @@ func Trace(rows, expand int) (*Input, error) {
 
 // eachRow calls f with the local hashes of the first rows.
 func eachRow(rows, expand int, f func(n int, local []uint64)) error {
-	unzipped, err := gzip.NewReader(bytes.NewReader(conversation))
+	file, err := data.Open(data.Conversation)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }() // only read
+	unzipped, err := gzip.NewReader(file)
 	if err != nil {
 		return err
 	}

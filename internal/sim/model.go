@@ -55,6 +55,13 @@ func Profiles() []string {
 	return names
 }
 
+// ModelOf is the model of a profile and the KV cache, in tokens, that such a machine has room for. ok is false for a name
+// that is not one of Profiles.
+func ModelOf(name string) (m Model, kvTokens int, ok bool) {
+	p, ok := profileOf(name)
+	return p.model, p.kvTokens, ok
+}
+
 // profileOf finds a profile; an empty name is the default.
 func profileOf(name string) (profile, bool) {
 	for i, p := range profiles {
