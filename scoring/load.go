@@ -35,7 +35,16 @@ type Scorer struct {
 	output      mean // tokens of an answer
 	residence   mean // seconds from decision to end
 	contest     Contest
+	evictions   Evictions // nil: as the scorer's own mirrors of the caches say
 }
+
+// Evictions says how many blocks that will be asked for again a slot would lose if so many new ones came, where again is the
+// probability of that for a block that was released so many seconds ago. It is for whoever sees into the engines' caches, such
+// as a simulation, and is called with the scorer's lock held.
+type Evictions func(s slot.Slot, fresh int, again func(age float64) float64) (lost float64)
+
+// SetEvictions replaces the scorer's own mirrors of the engines' caches. Call it before the first Pick.
+func (s *Scorer) SetEvictions(e Evictions) { s.evictions = e }
 
 // mean is a mean that follows what it is the mean of.
 type mean float64
@@ -183,7 +192,10 @@ func (s *Scorer) price(d *Demand, c *Candidate, now float64) {
 	if c.KVHeldTokens > 0 {
 		held = c.KVHeldTokens / size
 	}
-	if out := d.blocks() - c.CachedTokens/size - max(0, capacity-held); out > 0 {
+	fresh := d.blocks() - c.CachedTokens/size
+	if s.evictions != nil {
+		l.EvictionBlocks = s.evictions(c.Slot, fresh, s.reuse.again)
+	} else if out := fresh - max(0, capacity-held); out > 0 {
 		l.EvictionBlocks = l.idle.loss(out, now, &s.reuse)
 	}
 	need := l.ActiveBlocks + d.blocks() - l.SharedBlocks + answers + l.InFlight + 1

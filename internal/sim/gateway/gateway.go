@@ -1,0 +1,227 @@
+// Package gateway is attache's routing in the simulator's virtual time: the index, the scoring and the bookings of production,
+// told what a gateway is told. What production reads from bodies, sockets and access logs the simulated cluster says directly.
+//
+// What a gateway knows is an option, from all there is to know to the little that an access log tells: see Options.
+package gateway
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"attache/indexer/runs"
+	"attache/internal/block"
+	"attache/internal/sim/trace"
+	"attache/internal/sim/virtual"
+	"attache/internal/slot"
+	"attache/scoring"
+)
+
+// Options say how a gateway decides and what it knows.
+type Options struct {
+	Scoring scoring.Config
+	// FirstTokens is how it learns that a prompt is computed; Live if empty.
+	FirstTokens Signal
+	// TrueCaches lets it see the engines' caches for what a prompt would evict, instead of its own mirrors of them.
+	TrueCaches bool
+	// Seed decides between equals.
+	Seed uint64
+}
+
+// Signal is how a gateway learns that a prompt is computed.
+type Signal string
+
+// The signals, from the best to none.
+const (
+	Live   Signal = "live"   // with the first token
+	Events Signal = "events" // by the KV event of the prompt's last block, which comes when its pass begins
+	Clock  Signal = "clock"  // not at all: by predicted work; time to first token when the request ends
+)
+
+// Gateway routes the requests of one run of a cluster. It is a virtual.Router.
+type Gateway struct {
+	options  Options
+	cluster  *virtual.Cluster
+	scorer   *scoring.Scorer
+	index    *runs.Index
+	workload *trace.Workload
+	hashes   []block.Hash // by id
+	now      time.Duration
+
+	bookings []*scoring.Booking // by request
+	up       []bool             // by worker
+	answers  []int              // blocks of answers in its cache, as told, by worker
+	gone     []uint64
+
+	overlap    runs.Overlap
+	candidates []scoring.Candidate
+	ranked     []scoring.Ranked
+	demand     scoring.Demand
+	reuse      Reuse
+}
+
+// Reuse is what was to be had of caches and what was had, in prompt tokens.
+type Reuse struct {
+	// Available is what the best worker offered, Captured what the chosen one did, by the gateway's own knowledge.
+	Prompt, Available, Captured int
+}
+
+// New makes a gateway for a cluster that plays a workload.
+func New(o Options, c *virtual.Cluster, w *trace.Workload) (*Gateway, error) {
+	g := &Gateway{
+		options: o, cluster: c, workload: w, index: runs.New(runs.Config{MaxBytes: 8 << 30, MaxOrphans: 1 << 16, MaxSlots: c.Workers() + 1}),
+		hashes: make([]block.Hash, w.IDs), bookings: make([]*scoring.Booking, len(w.All)),
+		up: make([]bool, c.Workers()), answers: make([]int, c.Workers()),
+	}
+	switch o.FirstTokens {
+	case "":
+		g.options.FirstTokens = Live
+	case Live, Events, Clock:
+	default:
+		return nil, fmt.Errorf("first tokens by %q: must be %s, %s or %s", o.FirstTokens, Live, Events, Clock)
+	}
+	for _, r := range w.All {
+		for i, id := range r.IDs {
+			g.hashes[id] = r.Chain[i]
+		}
+	}
+	epoch := time.Unix(0, 0)
+	var err error
+	g.scorer, err = scoring.New(o.Scoring, func() time.Time { return epoch.Add(g.now) }, rand.New(rand.NewPCG(o.Seed, 1)), prometheus.NewRegistry())
+	if err != nil {
+		return nil, err
+	}
+	if o.TrueCaches {
+		g.scorer.SetEvictions(g.lost)
+	}
+	for i := range c.Workers() {
+		g.index.Configure(slot.Slot(i), runs.Settings{Sets: true})
+	}
+	return g, nil
+}
+
+// Reuse is what was to be had of caches so far.
+func (g *Gateway) Reuse() Reuse { return g.reuse }
+
+// Route chooses a worker as production does.
+func (g *Gateway) Route(now time.Duration, r *trace.Request) (worker int, ok bool) {
+	g.now = now
+	size := g.workload.BlockTokens
+	most := (r.Prompt - 1) / size * size // the last token is computed, whatever is held
+	g.candidates = g.candidates[:0]
+	for w, up := range g.up {
+		if up {
+			g.candidates = append(g.candidates, scoring.Candidate{
+				Slot: slot.Slot(w), KVCapacityTokens: g.cluster.Capacity(w) * size, Live: g.options.FirstTokens != Clock,
+				KVHeldTokens: (g.index.SlotStats(slot.Slot(w)).Held[slot.Device] + g.answers[w]) * size,
+			})
+		}
+	}
+	g.index.Overlap(r.Chain, &g.overlap)
+	available := 0
+	for i := range g.candidates {
+		c := &g.candidates[i]
+		for _, hit := range g.overlap.Hits {
+			if hit.Slot == c.Slot {
+				c.CachedTokens = min(int(hit.Blocks[slot.Device])*size, most)
+				available = max(available, c.CachedTokens)
+			}
+		}
+	}
+	g.demand = scoring.Demand{PromptTokens: r.Prompt, BlockTokens: size, Chain: r.Chain, Key: uint64(r.Session + 1)}
+	b := new(scoring.Booking)
+	g.ranked = g.scorer.Pick(&g.demand, g.candidates, g.ranked[:0], b)
+	if len(g.ranked) == 0 {
+		return 0, false
+	}
+	g.bookings[r.Index] = b
+	g.reuse.Prompt += r.Prompt
+	g.reuse.Available += available
+	g.reuse.Captured += g.ranked[0].CachedTokens
+	return int(g.ranked[0].Slot), true
+}
+
+// FirstToken is believed only where it is to be seen.
+func (g *Gateway) FirstToken(now time.Duration, r *trace.Request) {
+	if g.now = now; g.options.FirstTokens == Live {
+		g.bookings[r.Index].Prefilled()
+	}
+}
+
+// End releases what is booked, and lets the scoring learn.
+func (g *Gateway) End(now time.Duration, r *trace.Request, o virtual.Outcome) {
+	g.now = now
+	b := g.bookings[r.Index]
+	g.bookings[r.Index] = nil
+	b.End()
+	if o.Status == virtual.Answered {
+		g.scorer.Observe(b, scoring.Outcome{EngineTTFT: o.TTFT, OutputTokens: o.Output})
+	}
+}
+
+// Stored brings what an engine says into the index, and follows the prefill with it.
+func (g *Gateway) Stored(now time.Duration, worker int, r *trace.Request, from, to int) {
+	g.now = now
+	told := runs.Stored{Root: from == 0, Engine: r.Chain[from:to], Hashes: r.Chain[from:to], Chained: true}
+	if from > 0 {
+		told.Parent = r.Chain[from-1]
+	}
+	g.index.Store(runs.Holder{Slot: slot.Slot(worker)}, told)
+	if b := g.bookings[r.Index]; b != nil && g.options.FirstTokens == Events {
+		if to == len(r.Chain) {
+			b.Prefilled()
+		} else {
+			b.Progress(r.Prompt - to*g.workload.BlockTokens)
+		}
+	}
+}
+
+// Removed takes blocks out of the index.
+func (g *Gateway) Removed(now time.Duration, worker int, ids []int32) {
+	g.now = now
+	g.gone = g.gone[:0]
+	for _, id := range ids {
+		g.gone = append(g.gone, g.hashes[id])
+	}
+	g.index.Remove(runs.Holder{Slot: slot.Slot(worker)}, g.gone)
+}
+
+// Outputs counts what answers take of the caches.
+func (g *Gateway) Outputs(_ time.Duration, worker, stored, evicted int) {
+	g.answers[worker] += stored - evicted
+}
+
+// Up makes a worker a candidate.
+func (g *Gateway) Up(now time.Duration, worker int) { g.now, g.up[worker] = now, true }
+
+// Down forgets a worker.
+func (g *Gateway) Down(now time.Duration, worker int) {
+	g.now, g.up[worker], g.answers[worker] = now, false, 0
+	g.index.RemoveSlot(slot.Slot(worker))
+	for g.index.Tidy(1 << 20) {
+	}
+	g.index.Configure(slot.Slot(worker), runs.Settings{Sets: true})
+	g.scorer.Forget(slot.Slot(worker))
+}
+
+// lost is a scoring.Evictions that looks into the engine.
+func (g *Gateway) lost(s slot.Slot, fresh int, again func(age float64) float64) (blocks float64) {
+	out := fresh - g.cluster.Free(int(s))
+	if out <= 0 {
+		return 0
+	}
+	const step = 32 // blocks of about the same age
+	chance, n := 0.0, 0
+	for b := range g.cluster.IdleBlocks(int(s)) {
+		if n%step == 0 {
+			chance = again((g.now - b.Released).Seconds())
+		}
+		blocks += chance
+		if n++; n == out {
+			break
+		}
+	}
+	return blocks
+}
