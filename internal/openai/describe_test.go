@@ -34,6 +34,16 @@ func describe(r *Request, body []byte) []string {
 	text("user", r.User)
 	text("cache key", r.PromptCacheKey)
 	text("session", r.SessionID)
+	text("safety", r.Aside.SafetyID)
+	for _, raw := range []struct {
+		name string
+		span Span
+	}{{"extension", r.Aside.Extension}, {"metadata", r.Aside.Metadata}, {"arguments", r.Aside.Arguments}, {"given priority", r.Aside.Priority},
+		{"given rank", r.Aside.Rank}} {
+		if !raw.span.Empty() {
+			say("%s %s", raw.name, compact(raw.span.In(body)))
+		}
+	}
 	if !r.Tools.Empty() {
 		say("tools %s", compact(r.Tools.In(body)))
 	}

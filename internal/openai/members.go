@@ -62,6 +62,33 @@ func AppendWithMember(dst, body []byte, key, value string) []byte {
 	return append(dst, body[add.at.To:]...)
 }
 
+// Members goes through the members of a JSON object: their keys, escapes resolved, and their values as raw JSON. A key is
+// valid until the next one; values share memory with object. What is no JSON object ends early, at its mistake.
+func Members(object []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func([]byte, []byte) bool) {
+		s := scanner{b: object}
+		for key, m := range s.members() {
+			if !yield(key, m.value.In(object)) {
+				return
+			}
+		}
+	}
+}
+
+// Elements goes through the elements of a JSON array, as Members does for objects.
+func Elements(array []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		s := scanner{b: array}
+		s.open('[')
+		for more := s.element(true); more; more = s.element(false) {
+			value := s.skip()
+			if s.err != nil || !yield(value.In(array)) {
+				return
+			}
+		}
+	}
+}
+
 // members goes through the members of the object that is the whole body. Where the body is wrong it ends, and err says why.
 // A key is valid until the next one.
 func (s *scanner) members() iter.Seq2[[]byte, member] {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -71,4 +72,50 @@ func TestMembersChangeNothingElse(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestMembersAndElements(t *testing.T) {
+	for _, c := range []struct{ object, want string }{
+		{` {"a" : 1 ,"\u0062":{"c":[2]}, "a":null}`, `a=1 b={"c":[2]} a=null`},
+		{`{}`, ``},
+		{``, ``},
+		{`7`, ``},
+		{`[1]`, ``},
+		{`{"a":1,"b":}`, `a=1`},
+	} {
+		var got []string
+		for key, value := range Members([]byte(c.object)) {
+			got = append(got, string(key)+"="+string(value))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("Members(%s): %q, want %q", c.object, got, c.want)
+		}
+	}
+	for _, c := range []struct{ array, want string }{
+		{` [1 , "a",[2],{"b":3} ]`, `1 "a" [2] {"b":3}`},
+		{`[]`, ``},
+		{``, ``},
+		{`{"a":1}`, ``},
+		{`[1,`, `1`},
+	} {
+		var got []string
+		for value := range Elements([]byte(c.array)) {
+			got = append(got, string(value))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("Elements(%s): %q, want %q", c.array, got, c.want)
+		}
+	}
+	for key := range Members([]byte(`{"a":1,"b":2}`)) {
+		if string(key) != "a" {
+			t.Error("goes on after the loop was left")
+		}
+		break
+	}
+	for value := range Elements([]byte(`[1,2]`)) {
+		if string(value) != "1" {
+			t.Error("goes on after the loop was left")
+		}
+		break
+	}
 }

@@ -23,6 +23,8 @@ type Request struct {
 	Tools Span
 	// Extended says that there is a member nvext, NVIDIA's extension of the API.
 	Extended bool
+	// Aside is what else the body says about the request, beside its prompt.
+	Aside Aside
 	// Template is what else a chat's template is given.
 	Template Template
 	// Parts is the prompt in the order in which it is rendered, whatever the order of members in the body: tools apart,
@@ -35,11 +37,22 @@ type Request struct {
 	edits    edits
 	embedded bool    // the prompt came in a form that has no text
 	maxNew   int     // max_completion_tokens
+	oldRank  Span    // data_parallel_rank
 	lead     section // instructions, as a range of Parts
 	main     section // messages or prompts
 	spare    []Part
 
 	wrongModel, wrongPrompt *FieldError // what engines refuse in the last model and the last prompt
+}
+
+// Aside are members that tell routing something, or name who asks. Empty when absent or null.
+type Aside struct {
+	// Extension, Metadata and Arguments are the raw JSON of the objects nvext, metadata and vllm_xargs.
+	Extension, Metadata, Arguments Span
+	// SafetyID is the string safety_identifier, still escaped: who asks, as User.
+	SafetyID Span
+	// Priority and Rank are the raw JSON of the members priority and routed_dp_rank (else data_parallel_rank), on which engines act.
+	Priority, Rank Span
 }
 
 // Template is what the members of a chat say about how it becomes text, as vLLM and SGLang read them.

@@ -23,8 +23,15 @@ func Scan(r *Request, kind Kind, body []byte) error {
 	return r.finish()
 }
 
-// ExtensionKey is the member that some clients send and some engines refuse.
-const ExtensionKey = "nvext"
+const (
+	// ExtensionKey is the member that some clients send and some engines refuse.
+	ExtensionKey = "nvext"
+	// PriorityKey is the member by which engines order their queue, each by its own scale.
+	PriorityKey = "priority"
+	// RankKey chooses SGLang's data-parallel rank; OldRankKey is what it was called.
+	RankKey    = "routed_dp_rank"
+	OldRankKey = "data_parallel_rank"
+)
 
 // field reads one member of the body. Members whose type is wrong count as absent where engines may differ.
 func (r *Request) field(s *scanner, key []byte) {
@@ -39,8 +46,13 @@ func (r *Request) field(s *scanner, key []byte) {
 		r.MaxTokens = s.limit()
 	case "max_completion_tokens":
 		r.maxNew = s.limit()
-	case "priority":
-		r.Priority, _ = s.integer()
+	case PriorityKey:
+		r.Aside.Priority = s.given()
+		r.Priority, _ = integer(r.Aside.Priority.In(s.b))
+	case RankKey:
+		r.Aside.Rank = s.given()
+	case OldRankKey:
+		r.oldRank = s.given()
 	case "user":
 		r.User = s.text()
 	case "prompt_cache_key":
@@ -55,7 +67,13 @@ func (r *Request) field(s *scanner, key []byte) {
 		r.Template.ToolChoice = s.skip()
 	case ExtensionKey:
 		r.Extended = true
-		s.skip()
+		r.Aside.Extension = s.object()
+	case "metadata":
+		r.Aside.Metadata = s.object()
+	case "vllm_xargs":
+		r.Aside.Arguments = s.object()
+	case "safety_identifier":
+		r.Aside.SafetyID = s.text()
 	case "documents":
 		r.Template.Documents = s.array()
 	case "chat_template_kwargs":
@@ -83,6 +101,16 @@ func (s *scanner) object() Span {
 	c := s.peek()
 	raw := s.skip()
 	if c != '{' || s.err != nil {
+		return Span{}
+	}
+	return raw
+}
+
+// given reads a value of any type as raw JSON; null counts as absent.
+func (s *scanner) given() Span {
+	c := s.peek()
+	raw := s.skip()
+	if c == 'n' || s.err != nil {
 		return Span{}
 	}
 	return raw
@@ -155,6 +183,9 @@ func (r *Request) finish() error {
 	}
 	if r.maxNew > 0 {
 		r.MaxTokens = r.maxNew
+	}
+	if r.Aside.Rank.Empty() {
+		r.Aside.Rank = r.oldRank
 	}
 	r.IncludeUsage = r.edits.options.usage == usageOn
 	if r.Kind == Responses || r.Kind == Messages {

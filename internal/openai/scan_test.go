@@ -35,7 +35,8 @@ var bodies = []struct {
 		role user
 		text Hi`},
 	{"options", Chat, `{"model":"a\/b","stream":true,"stream_options":{"x":1,"include_usage":true},"max_tokens":5,"cache_salt":"s","user":"u",
-		"prompt_cache_key":"k","session_id":"i","priority":-3,"temperature":0.5,"stop":["a",{"b":[null,false]}]}`, `
+		"prompt_cache_key":"k","session_id":"i","priority":-3,"safety_identifier":"f","metadata":{"a":"b"},"vllm_xargs":{},"nvext":{"dp_rank":1},
+		"data_parallel_rank":2,"temperature":0.5,"stop":["a",{"b":[null,false]}]}`, `
 		model a/b
 		stream
 		usage
@@ -44,11 +45,17 @@ var bodies = []struct {
 		salt s
 		user u
 		cache key k
-		session i`},
+		session i
+		safety f
+		extension {"dp_rank":1}
+		metadata {"a":"b"}
+		arguments {}
+		given priority -3
+		given rank 2`},
 	{"options of other types count as absent", Chat, `{"model":null,"stream":"yes","stream_options":7,"max_tokens":"5","cache_salt":null,"user":5,
-		"prompt_cache_key":[],"session_id":{},"priority":null,"tools":{},"messages":null}`, ``},
+		"prompt_cache_key":[],"session_id":{},"priority":null,"safety_identifier":1,"metadata":[],"vllm_xargs":"","nvext":null,"routed_dp_rank":null,"tools":{},"messages":null}`, ``},
 	{"an answer's bound", Chat, `{"max_completion_tokens":7,"max_tokens":5}`, `max 7`},
-	{"bounds beyond reason", Chat, `{"max_tokens":1e300,"priority":-99999999999}`, "max 2147483647\npriority -2147483648"},
+	{"bounds beyond reason", Chat, `{"max_tokens":1e300,"priority":-99999999999}`, "max 2147483647\npriority -2147483648\ngiven priority -99999999999"},
 	{"fractions are cut off", Chat, `{"max_tokens":16.0}`, `max 16`},
 	{"negative bounds are none", Chat, `{"max_tokens":-1}`, ``},
 	{"what a template is given", Chat, `{"add_generation_prompt":false,"continue_final_message":true,"add_special_tokens":null,"documents":[{"t":1}],

@@ -95,17 +95,35 @@ func describeTwin(kind Kind, top members) ([]string, bool) {
 	} else if !is && !absent(top["cache_salt"]) {
 		w.sayf("salt %s", AppendUnescaped(nil, top["cache_salt"], Span{0, len(top["cache_salt"])}))
 	}
-	for _, m := range [][2]string{{"user", "user"}, {"cache key", "prompt_cache_key"}, {"session", "session_id"}} {
+	for _, m := range [][2]string{{"user", "user"}, {"cache key", "prompt_cache_key"}, {"session", "session_id"}, {"safety", "safety_identifier"}} {
 		if s, _ := asString(top[m[1]]); s != "" {
 			w.sayf("%s %s", m[0], s)
 		}
 	}
+	w.aside(top)
 	if tools, _ := asList(top["tools"]); len(tools) > 0 {
 		w.sayf("tools %s", compact(top["tools"]))
 	}
 	w.template(top)
 	w.prompt(top)
 	return w.lines, w.ok
+}
+
+func (w *twin) aside(top members) {
+	for _, m := range [][2]string{{"extension", "nvext"}, {"metadata", "metadata"}, {"arguments", "vllm_xargs"}} {
+		if _, is := asObject(top[m[1]]); is {
+			w.sayf("%s %s", m[0], compact(top[m[1]]))
+		}
+	}
+	if !absent(top["priority"]) {
+		w.sayf("given priority %s", compact(top["priority"]))
+	}
+	for _, key := range []string{"routed_dp_rank", "data_parallel_rank"} {
+		if !absent(top[key]) {
+			w.sayf("given rank %s", compact(top[key]))
+			break
+		}
+	}
 }
 
 func (w *twin) template(top members) {
@@ -384,7 +402,7 @@ func (w *writer) text(s string) {
 var (
 	topKeys = []string{"model", "messages", "messages", "prompt", "prompt", "input", "input", "system", "instructions", "tools",
 		"stream", "stream_options", "max_tokens", "max_completion_tokens", "priority", "cache_salt", "user", "prompt_cache_key",
-		"session_id", "documents", "chat_template_kwargs", "chat_template", "reasoning_effort", "add_generation_prompt",
+		"session_id", "safety_identifier", "nvext", "metadata", "vllm_xargs", "routed_dp_rank", "data_parallel_rank", "documents", "chat_template_kwargs", "chat_template", "reasoning_effort", "add_generation_prompt",
 		"continue_final_message", "add_special_tokens", "truncate_prompt_tokens", "other", "Model", ""}
 	messageKeys = []string{"role", "role", "content", "content", "content", "type", "name", "tool_calls", "tool_call_id", "call_id",
 		"reasoning_content", "reasoning", "function_call", "arguments", "output", "other"}
@@ -419,11 +437,13 @@ func (w *writer) value(key string, deep int) {
 		w.list(deep, []string{"function", "function", "id"})
 	case "function", "function_call":
 		w.object(deep, []string{"name", "arguments", "other"})
+	case "nvext", "metadata", "vllm_xargs":
+		w.object(deep, messageKeys)
 	case "stream_options":
 		w.object(deep, []string{"include_usage", "other"})
 	case "any":
 		w.list(deep, partKeys)
-	case "stream", "include_usage", "max_tokens", "max_completion_tokens", "priority", "prompt", "literal":
+	case "stream", "include_usage", "max_tokens", "max_completion_tokens", "priority", "routed_dp_rank", "data_parallel_rank", "prompt", "literal":
 		w.b.WriteString(rapid.SampledFrom(literals).Draw(w.t, "literal"))
 	default:
 		w.text(rapid.SampledFrom(words).Draw(w.t, "word"))

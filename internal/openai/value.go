@@ -152,12 +152,20 @@ func (s *scanner) flag() bool {
 // integer reads a number as an int, cutting off a fraction and keeping within 32 bits; every other value is passed and
 // ok is false.
 func (s *scanner) integer() (n int, ok bool) {
-	c := s.peek()
-	digits := s.skip().In(s.b)
-	if s.err != nil || c != '-' && (c < '0' || c > '9') {
+	s.peek()
+	raw := s.skip()
+	if s.err != nil {
 		return 0, false
 	}
-	f, err := strconv.ParseFloat(string(digits), 64) // an int of 32 bits is exact in a float64
+	return integer(raw.In(s.b))
+}
+
+// integer is a checked JSON value as an int, as the method of that name reads it.
+func integer(raw []byte) (n int, ok bool) {
+	if len(raw) == 0 || raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(string(raw), 64) // an int of 32 bits is exact in a float64
 	if err != nil && f == 0 {
 		return 0, false
 	}
