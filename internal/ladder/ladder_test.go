@@ -26,11 +26,12 @@ var rungs = map[string][]string{
 	// Config types only.
 	"internal/config": {"extproc", "internal/admin", "internal/prompt", "indexer", "internal/router", "internal/worker", "scoring", "xds"},
 
-	"extproc":           {"envoy", "internal/openai", "internal/router", "internal/worker"},
+	"extproc":           {"envoy", "internal/hints", "internal/openai", "internal/router", "internal/worker"},
 	"extproc/accesslog": {"envoy", "internal/router"},
 	"xds":               {"envoy", "internal/worker"},
-	"internal/router": {"indexer", "indexer/events", "indexer/runs", "scoring", "scoring/queue", "internal/block", "internal/openai", "internal/prompt",
-		"internal/worker"},
+	"internal/router": {"indexer", "indexer/events", "indexer/runs", "scoring", "scoring/queue", "internal/block", "internal/hints", "internal/openai",
+		"internal/prompt", "internal/worker"},
+	"internal/hints":            {"internal/openai"},
 	"internal/prompt":           {"internal/openai", "internal/block", "internal/prompt/jinja", "internal/prompt/tokenizer"},
 	"internal/prompt/jinja":     {},
 	"internal/prompt/tokenizer": {},
