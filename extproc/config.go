@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"attache/internal/field"
+	"attache/internal/hints"
 )
 
 // Config is how Envoy reaches the ext_proc server and what is done with requests that are not routed by prefix.
@@ -49,6 +50,8 @@ type Config struct {
 	RecordBodies bool `yaml:"record_bodies"`
 	// ClientHeader is the request header in which authentication in front of us names the client; it is shown as tenant.
 	ClientHeader string `yaml:"client_header"`
+	// Hints says what is believed of what clients tell about a request beside its prompt: priorities, sessions, latencies.
+	Hints hints.Config `yaml:"hints"`
 }
 
 // TLS is a server certificate, and optionally the authority that clients must be signed by.
@@ -74,6 +77,7 @@ func DefaultConfig() Config {
 		DrainWait:    2 * time.Second,
 		DrainTimeout: 30 * time.Second,
 		ClientHeader: "x-client-id",
+		Hints:        hints.DefaultConfig(),
 	}
 }
 
@@ -90,6 +94,7 @@ func (c Config) Validate() error {
 	check.Check(c.DrainWait >= 0, "drain_wait", c.DrainWait, "must not be negative")
 	check.Check(c.DrainTimeout >= 0, "drain_timeout", c.DrainTimeout, "must not be negative")
 	check.Check(!c.RecordBodies || c.RecordPanics != "", "record_bodies", c.RecordBodies, "needs record_panics, the folder to write to")
+	check.Under("hints", c.Hints.Validate())
 	if c.TLS != nil {
 		check.Check(readable(c.TLS.Cert), "tls.cert", c.TLS.Cert, "must be a PEM file that can be read")
 		check.Check(readable(c.TLS.Key), "tls.key", c.TLS.Key, "must be a PEM file that can be read")

@@ -112,7 +112,7 @@ func (x *exchange) requestHeaders(m *message) error {
 	}
 	complete := m.endOfStream
 	x.headers = m.take()
-	x.request.read(&x.headers, x.server.cfg.ClientHeader)
+	x.request.read(&x.headers, &x.server.cfg, x.server.trust)
 	switch {
 	case complete:
 		return x.decide(phaseRequestHeaders, nil, nil)

@@ -10,8 +10,10 @@ import (
 
 	"attache/envoy"
 	"attache/internal/field"
+	"attache/internal/hints"
 	"attache/internal/openai"
 	"attache/internal/router"
+	"attache/internal/worker"
 )
 
 // changeFor turns a decision into what changes on the request: the destination list as header and as metadata, both the
@@ -33,21 +35,64 @@ func (s *Server) changeFor(d *router.Decision, req *router.Request) change {
 	if req.Scan == nil {
 		return c
 	}
+	if body, changed := s.edited(d, req); changed {
+		c.body, c.replace = body, true
+	}
+	return c
+}
+
+// edited makes the body that the worker gets; changed is false when that is the client's.
+func (s *Server) edited(d *router.Decision, req *router.Request) (body []byte, changed bool) {
+	body = req.Body
 	edit := openai.Edit{IncludeUsage: s.cfg.IncludeUsage && req.Scan.Stream && !req.Scan.IncludeUsage}
 	if d.Model != "" {
 		edit.Model = &d.Model
 	}
 	if edit.Model != nil || edit.IncludeUsage {
-		c.body, c.replace = req.Scan.Apply(make([]byte, 0, len(req.Body)+128), req.Body, edit), true
+		body, changed = req.Scan.Apply(make([]byte, 0, len(body)+128), body, edit), true
 	}
-	if d.Strict && req.Scan.Extended {
-		body := req.Body
-		if c.replace {
-			body = c.body
-		}
-		c.body, c.replace = openai.AppendWithout(make([]byte, 0, len(body)), body, openai.ExtensionKey), true
+	var space [4]string
+	if drop := s.unwanted(space[:0], d, req.Scan); len(drop) > 0 {
+		body, changed = openai.AppendWithout(make([]byte, 0, len(body)), body, drop...), true
 	}
-	return c
+	if priority, told := s.priority(d, req); told {
+		body, changed = openai.AppendWithMember(make([]byte, 0, len(body)+32), body, openai.PriorityKey, priority), true
+	}
+	return body, changed
+}
+
+// unwanted appends the members of the body that the worker must not see: what it would refuse, and what it would act on although it is
+// not believed.
+func (s *Server) unwanted(keys []string, d *router.Decision, scan *openai.Request) []string {
+	if d.Strict && scan.Extended {
+		keys = append(keys, openai.ExtensionKey)
+	}
+	if !scan.Aside.Priority.Empty() && !s.trust.Has(hints.GroupPriority) {
+		keys = append(keys, openai.PriorityKey)
+	}
+	if !scan.Aside.Rank.Empty() && !s.trust.Has(hints.GroupPin) {
+		keys = append(keys, openai.RankKey, openai.OldRankKey)
+	}
+	return keys
+}
+
+// priority is the priority to tell the engine, on its scale: vLLM serves lower numbers first, SGLang higher ones. told is false when
+// there is nothing to tell, the body says it itself, or the worker that answers may run an engine that refuses it.
+func (s *Server) priority(d *router.Decision, req *router.Request) (number string, told bool) {
+	from := req.Hints.PriorityFrom
+	if !s.cfg.Hints.ForwardPriority || from == hints.Nowhere || from == hints.FromMember {
+		return "", false
+	}
+	urgency := int64(math.Round(req.Hints.Priority))
+	completes := req.Kind == openai.Chat || req.Kind == openai.Completions
+	switch {
+	case d.Engine == worker.VLLM && (completes || req.Kind == openai.Responses):
+		return strconv.FormatInt(-urgency, 10), true
+	case d.Engine == worker.SGLang && completes:
+		return strconv.FormatInt(urgency, 10), true
+	default:
+		return "", false
+	}
 }
 
 func contentLength(n int) header { return header{"content-length", strconv.Itoa(n)} }

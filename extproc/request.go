@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"attache/envoy"
+	"attache/internal/hints"
 	"attache/internal/openai"
 	"attache/internal/router"
 )
@@ -14,10 +15,12 @@ type requestHeaders struct {
 	encoded                  bool     // the body is compressed: it cannot be read here
 	forged                   []string // steering headers that the client sent; they are removed
 	forgedPool               bool     // one of them is matched by routes
+	hints                    hints.Hints
 }
 
 // read keeps what matters. Values are copied: they outlive the message.
-func (h *requestHeaders) read(m *message, clientHeader string) {
+func (h *requestHeaders) read(m *message, cfg *Config, trust hints.Groups) {
+	var said hints.Headers
 	m.eachHeader(func(key, value []byte) {
 		switch string(key) {
 		case ":method":
@@ -35,11 +38,13 @@ func (h *requestHeaders) read(m *message, clientHeader string) {
 		case envoy.ServedHeader:
 			h.forged = append(h.forged, envoy.ServedHeader)
 		default:
-			if string(key) == clientHeader {
+			if string(key) == cfg.ClientHeader {
 				h.client = string(value)
 			}
+			said.Add(key, value)
 		}
 	})
+	h.forged = append(h.forged, said.Read(&h.hints, trust, cfg.Hints.ForwardPriority)...)
 }
 
 // usual turns bytes into a string, without allocating for what nearly every request says.
@@ -83,6 +88,7 @@ func (s *Server) judge(x *exchange, body []byte) verdict {
 	}
 	req := router.Request{
 		ID: x.request.id, Path: x.request.path, Kind: kind, Tenant: x.request.client, Subset: x.subset.Subset,
+		Hints: x.request.hints,
 	}
 	if kind.Inference() && len(body) > 0 && !x.request.encoded {
 		scan := s.scans.get()
@@ -91,6 +97,7 @@ func (s *Server) judge(x *exchange, body []byte) verdict {
 		switch {
 		case err == nil:
 			req.Body, req.Scan = body, scan
+			req.Hints.ReadBody(scan, body, s.trust)
 		case s.cfg.Malformed == "reject" && x.protocol.request != modeBufferedPartial:
 			return verdict{answer: malformed(err)}
 		default:
@@ -99,9 +106,27 @@ func (s *Server) judge(x *exchange, body []byte) verdict {
 	} else if kind.Inference() {
 		s.metrics.unread("no_body")
 	}
+	if wrong := s.noteHints(&req.Hints); wrong != nil {
+		return verdict{answer: wrong}
+	}
 	decision, err := s.router.Route(x.ctx, &req)
 	if err != nil {
 		return verdict{answer: refusalOf(err)}
 	}
 	return verdict{change: s.changeFor(decision, &req), decision: decision}
+}
+
+// noteHints counts the hints that were not taken, and answers the request where the configuration wants mistakes answered.
+func (s *Server) noteHints(h *hints.Hints) *refusal {
+	for _, p := range h.Problems.All() {
+		s.metrics.hintIgnored(p)
+	}
+	if !s.cfg.Hints.Strict {
+		return nil
+	}
+	if p, wrong := h.Problems.Malformed(); wrong {
+		return refuse(400, "invalid_request_error", "malformed_hint", p.Kind.String(),
+			"the request's hint "+p.Kind.String()+" cannot be understood: "+p.Reason.Text(), "attache_malformed_hint")
+	}
+	return nil
 }

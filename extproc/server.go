@@ -32,6 +32,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"attache/internal/field"
+	"attache/internal/hints"
 	"attache/internal/router"
 )
 
@@ -44,6 +45,7 @@ type Router interface {
 // Server serves ext_proc, gRPC health, and what else is registered with it, on one port.
 type Server struct {
 	cfg         Config
+	trust       hints.Groups
 	assumed     bodyMode
 	router      Router
 	defaultPool string
@@ -73,7 +75,7 @@ type Params struct {
 // New opens the listener; Run serves it. The configuration must have been validated.
 func New(p Params) (*Server, error) {
 	s := &Server{
-		cfg: p.Config, router: p.Router, defaultPool: p.DefaultPool, log: p.Log,
+		cfg: p.Config, trust: p.Config.Hints.Trusted(), router: p.Router, defaultPool: p.DefaultPool, log: p.Log,
 		health: health.NewServer(), buffers: &bufferPool{}, assumed: modeBuffered,
 	}
 	s.metrics = newMetrics(p.Metrics, func() float64 { return float64(s.open.Load()) })

@@ -19,6 +19,7 @@ import (
 
 	"attache/extproc"
 	"attache/internal/field"
+	"attache/internal/hints"
 	"attache/scoring"
 	"attache/xds"
 )
@@ -268,6 +269,14 @@ var mistakes = []mistake{
 		`test.yaml:2: extproc.drain_timeout: -1s: must not be negative`},
 	{"bodies to record, and nowhere to put them", "extproc:\n  record_bodies: true",
 		`test.yaml:2: extproc.record_bodies: true: needs record_panics, the folder to write to`},
+	{"hints of a group that there is not", "extproc:\n  hints:\n    trust:\n      - session\n      - price",
+		`test.yaml:5: extproc.hints.trust[1]: "price": must be one of session, length, slo, cache, priority, tenant, pin, policy, model, all, none`},
+	{"all hints and one more", "extproc:\n  hints:\n    trust: [pin, all]",
+		`test.yaml:3: extproc.hints.trust[1]: "all": must be the only word of the list`},
+	{"no hints and one", "extproc:\n  hints:\n    trust: [none, pin]",
+		`test.yaml:3: extproc.hints.trust[0]: "none": must be the only word of the list`},
+	{"a group of hints twice", "extproc:\n  hints:\n    trust: [pin, pin]",
+		`test.yaml:3: extproc.hints.trust[1]: "pin": must not be repeated`},
 	{"a certificate that is not there", "extproc:\n  tls:\n    cert: DIR/missing.pem\n    key: DIR/cert.pem",
 		`test.yaml:3: extproc.tls.cert: "DIR/missing.pem": must be a PEM file that can be read`},
 	{"a certificate where the private key should be", "extproc:\n  tls:\n    cert: DIR/cert.pem\n    key: DIR/cert.pem",
@@ -451,10 +460,12 @@ var anything = []string{
 	"extproc.include_usage",        // true or false
 	"extproc.record_panics",        // is made when it is needed
 	"extproc.client_header",        // empty: no tenant
+	"extproc.hints.strict",         // true or false
 	"xds.gateway.fail_open",        // true or false
 	"xds.gateway.tls.cert",         // empty: without
 	"xds.gateway.jwt.client_claim", // empty: sub
 	"xds.gateway.rate_limit.clients",
+	"extproc.hints.forward_priority",
 	"xds.gateway.hard_body_limit", // 0: none
 	"admin.pprof",                 // true or false
 	"runtime.memory_limit",        // 0: by the control group
@@ -723,6 +734,7 @@ func TestYAMLRoundTrip(t *testing.T) {
 	changed.Router.Scoring.Temperature = 1e-9
 	changed.ExtProc.TLS = &extproc.TLS{Cert: file("cert.pem"), Key: file("key.pem")}
 	changed.ExtProc.MaxBody, changed.ExtProc.IncludeUsage = 1500*field.KiB+1, true
+	changed.ExtProc.Hints = hints.Config{Trust: []string{"all"}, Strict: true, ForwardPriority: true}
 	changed.XDS.Gateway.ExtProc = []string{"unix:///run/attache.sock"}
 	changed.XDS.Gateway.EnvoyVersion, changed.XDS.Gateway.FailOpen = "1.38", false
 	changed.XDS.Gateway.APIKeysFile = file("keys.yaml")
@@ -731,6 +743,7 @@ func TestYAMLRoundTrip(t *testing.T) {
 
 	// Keys and tokens exclude each other.
 	tokens := changed
+	tokens.ExtProc.Hints.Trust = []string{}
 	tokens.XDS.Gateway.APIKeysFile = ""
 	tokens.XDS.Gateway.JWT = &xds.JWT{Issuer: "https://id", JWKSFile: file("jwks.json"), ClientClaim: "azp"}
 

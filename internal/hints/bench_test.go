@@ -41,7 +41,7 @@ func BenchmarkHeaders(b *testing.B) {
 				for _, one := range c.list {
 					h.Add(one[0], one[1])
 				}
-				h.Read(&into, everything)
+				h.Read(&into, everything, false)
 			}
 		})
 	}
@@ -82,7 +82,7 @@ func TestNothingSaidAllocatesNothing(t *testing.T) {
 		for _, one := range headers {
 			h.Add(one[0], one[1])
 		}
-		h.Read(&into, everything)
+		h.Read(&into, everything, false)
 		into.ReadBody(&r, body, everything&^GroupTenant)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

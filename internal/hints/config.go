@@ -11,16 +11,16 @@ import (
 // Config says which hints of clients are believed, and what is done with them.
 type Config struct {
 	// Trust lists the groups of hints that are believed from clients: session, length, slo, cache, priority, tenant, pin, policy,
-	// model; or the one word all, or none. Believe priority, tenant, pin, policy and model only where every client is yours, or
-	// where something in front of attache sets or removes these headers: with them one client gets ahead of the others, takes their
-	// share, or chooses the worker. What is not believed is ignored and counted, and removed from the request where engines would
-	// act on it.
+	// model; or the one word all, or none (docs/operations.md). With priority, tenant, pin, policy and model one client gets ahead of
+	// others, takes their share, or chooses the worker: believe them only where every client is yours, or where something in front of
+	// attache sets and removes them. What is not believed is ignored and counted; a priority or pin that an engine would act on is
+	// taken out of the request, from headers and body.
 	Trust []string `yaml:"trust"`
 	// Strict answers hints that cannot be understood with 400. Off: they are ignored and counted, and the request goes on.
 	Strict bool `yaml:"strict"`
 	// ForwardPriority writes a priority that was told as a hint into the body, on the engine's scale: vLLM, which serves lower numbers
-	// first, is sent its negative. Engines must run with vLLM's --scheduling-policy priority or SGLang's
-	// --enable-priority-scheduling, or they refuse such requests. TensorRT-LLM is sent none.
+	// first, is sent its negative. vLLM must run with --scheduling-policy priority, or it refuses such requests, and SGLang with
+	// --enable-priority-scheduling. TensorRT-LLM is sent none. Off: engines get what clients wrote for them, if that is believed.
 	ForwardPriority bool `yaml:"forward_priority"`
 }
 

@@ -222,8 +222,9 @@ func (h *Headers) Add(key, value []byte) {
 }
 
 // Read writes what is believed into hints, which must be empty, and forgets the headers. It returns the names of those to take out
-// of the request, because an engine could act on what is not believed.
-func (h *Headers) Read(hints *Hints, trust Groups) (remove []string) {
+// of the request, because an engine could act on what is not believed; or on what it will be told otherwise, if forward says that
+// priorities are.
+func (h *Headers) Read(hints *Hints, trust Groups, forward bool) (remove []string) {
 	if len(h.said) == 0 {
 		return nil
 	}
@@ -231,6 +232,9 @@ func (h *Headers) Read(hints *Hints, trust Groups) (remove []string) {
 	var ids sessionIDs
 	for _, s := range h.said {
 		info := &headers[s.header]
+		if forward && (s.header == vllmPriority || s.header == sglangPriority) && !slices.Contains(remove, info.name) {
+			remove = append(remove, info.name)
+		}
 		if !trust.Has(info.kind.Group()) {
 			hints.Problems.add(info.kind, Untrusted)
 			if info.kind.Group()&(GroupPriority|GroupPin) != 0 && !slices.Contains(remove, info.name) {

@@ -3,6 +3,7 @@ package hints
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ func read(t *testing.T, headers []string, kind openai.Kind, body string, trust G
 		key, value, _ := strings.Cut(line, ": ")
 		gathered.Add([]byte(key), []byte(value))
 	}
-	remove = gathered.Read(&h, trust)
+	remove = gathered.Read(&h, trust, false)
 	if body != "" {
 		var r openai.Request
 		if err := openai.Scan(&r, kind, []byte(body)); err != nil {
@@ -240,7 +241,7 @@ var saysAll = struct {
 func TestTrust(t *testing.T) {
 	pins := []string{"x-dynamo-worker-instance-id", "x-data-parallel-rank", "x-prefiller-host-port"}
 	priorities := []string{"x-dynamo-request-priority", "x-vllm-priority", "x-dynamo-request-strict-priority", "x-llm-d-inference-objective", "x-dynamo-meta-policy-class"}
-	both := append(priorities[:5:5], pins...)
+	both := slices.Concat(priorities, pins)
 	for _, c := range []struct {
 		trust  string
 		want   string // without problems
@@ -280,6 +281,20 @@ func TestTrust(t *testing.T) {
 	}
 	if got, want := DefaultConfig().Trusted(), GroupSession|GroupLength|GroupSLO|GroupCache; got != want {
 		t.Errorf("by default %b is believed, want %b", got, want)
+	}
+}
+
+// A priority that is told in the body must not be contradicted by a header, whether it is believed or not.
+func TestForwardedPriorityReplacesHeaders(t *testing.T) {
+	for _, trust := range []Groups{0, everything} {
+		var gathered Headers
+		var h Hints
+		for _, name := range []string{"x-override-priority", "x-vllm-priority", "x-vllm-priority"} {
+			gathered.Add([]byte(name), []byte("1"))
+		}
+		if got, want := gathered.Read(&h, trust, true), []string{"x-vllm-priority", "x-override-priority"}; !slices.Equal(got, want) {
+			t.Errorf("without %q, want %q", got, want)
+		}
 	}
 }
 
@@ -350,7 +365,7 @@ func FuzzHints(f *testing.F) {
 		var gathered Headers
 		var h Hints
 		gathered.Add([]byte(headers[int(which)%len(headers)].name), value)
-		gathered.Read(&h, everything)
+		gathered.Read(&h, everything, false)
 		// Twice the same bytes: as what a scan found, which may be anything here, and as an object in which the scan found it.
 		b := reading{trust: everything}
 		b.extension(extension)

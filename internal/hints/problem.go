@@ -1,5 +1,7 @@
 package hints
 
+import "strconv"
+
 // Kind is what a hint is about.
 type Kind uint8
 
@@ -85,10 +87,22 @@ const (
 	TooMany           // more than MaxTaints
 )
 
-var reasonNames = [...]string{"", "untrusted", "wrong_type", "out_of_range", "too_long", "not_text", "unknown", "too_many"}
+var reasonInfo = [...]struct{ name, text string }{
+	taken:      {"", ""},
+	Untrusted:  {"untrusted", "it is not believed"},
+	WrongType:  {"wrong_type", "its value is of another type than the hint's"},
+	OutOfRange: {"out_of_range", "its number is beyond reason"},
+	TooLong:    {"too_long", "its text has more than " + strconv.Itoa(MaxText) + " bytes"},
+	NotText:    {"not_text", "its text has control characters or is not UTF-8"},
+	Unknown:    {"unknown", "its word means nothing here"},
+	TooMany:    {"too_many", "it names more than " + strconv.Itoa(MaxTaints)},
+}
 
-// String is the reason's name in metrics and errors.
-func (r Reason) String() string { return reasonNames[r] }
+// String is the reason's name in metrics.
+func (r Reason) String() string { return reasonInfo[r].name }
+
+// Text is the reason as the end of a sentence, for the client.
+func (r Reason) Text() string { return reasonInfo[r].text }
 
 // Problem is one hint that was not taken.
 type Problem struct {

@@ -33,6 +33,8 @@ type Decision struct {
 	Rank string
 	// Strict says that one of the workers runs an engine that refuses members which OpenAI's API does not have.
 	Strict bool
+	// Engine is what the chosen worker and all of its alternatives run; worker.Auto when that is not known or not the same.
+	Engine worker.Engine
 	Done   Done
 }
 

@@ -24,6 +24,7 @@ import (
 	"attache/indexer"
 	"attache/indexer/events"
 	"attache/internal/block"
+	"attache/internal/hints"
 	"attache/internal/openai"
 	"attache/internal/prompt"
 	"attache/internal/slot"
@@ -39,7 +40,8 @@ type Request struct {
 	Body   []byte
 	Scan   *openai.Request // of Body; nil when the body is absent or not understood: then only load counts
 	Subset Subset
-	Tenant string // who asks, as authentication in front of us says; "" unknown
+	Tenant string      // who asks, as authentication in front of us says; "" unknown
+	Hints  hints.Hints // what else the client said, as far as it is believed
 }
 
 // Registry is the router's view of the workers.
@@ -211,7 +213,7 @@ func (r *Router) decide(rec *record, req *Request, names modelNames, s *scratch,
 		rec.count = s.chain.Count
 	}
 	rec.named = rec.namedSpace[:0]
-	strict := false
+	strict, engine := false, set.BySlot(s.ranked[0].Slot).Runs()
 	var list strings.Builder
 	list.Grow(r.cfg.Alternatives * 22)
 	for i := 0; i < len(rec.ranked) && len(rec.named) < r.cfg.Alternatives; i++ {
@@ -225,6 +227,9 @@ func (r *Router) decide(rec *record, req *Request, names modelNames, s *scratch,
 		rec.named = append(rec.named, w)
 		list.WriteString(w.Endpoint)
 		strict = strict || w.Runs() == worker.TRTLLM
+		if w.Runs() != engine {
+			engine = worker.Auto
+		}
 	}
 	for _, c := range s.candidates {
 		rec.available = max(rec.available, c.CachedTokens)
@@ -244,7 +249,7 @@ func (r *Router) decide(rec *record, req *Request, names modelNames, s *scratch,
 	return &Decision{
 		Rank: rankOf(rec.named[0], rec.slot),
 		ID:   rec.id(), Replica: r.replica, Pool: p.name, Model: names.sent, Destinations: list.String(),
-		PredictedCached: rec.captured, Strict: strict, Done: Done{rec},
+		PredictedCached: rec.captured, Strict: strict, Engine: engine, Done: Done{rec},
 	}
 }
 

@@ -193,23 +193,28 @@ func TestEligibility(t *testing.T) {
 	}
 }
 
-// TestStrictEnginesAreTold: the decision says when a request may reach an engine that refuses what it does not know.
-func TestStrictEnginesAreTold(t *testing.T) {
+// TestEnginesAreTold: the decision says when a request may reach an engine that refuses what it does not know, and which engine it
+// reaches if that is sure.
+func TestEnginesAreTold(t *testing.T) {
 	for _, c := range []struct {
 		engines []worker.Engine
-		want    bool
+		strict  bool
+		engine  worker.Engine
 	}{
-		{[]worker.Engine{worker.VLLM, worker.SGLang}, false},
-		{[]worker.Engine{worker.VLLM, worker.TRTLLM}, true},
-		{[]worker.Engine{worker.Auto, worker.Auto}, false},
+		{[]worker.Engine{worker.VLLM, worker.VLLM}, false, worker.VLLM},
+		{[]worker.Engine{worker.TRTLLM, worker.TRTLLM}, true, worker.TRTLLM},
+		{[]worker.Engine{worker.VLLM, worker.SGLang}, false, worker.Auto},
+		{[]worker.Engine{worker.VLLM, worker.TRTLLM}, true, worker.Auto},
+		{[]worker.Engine{worker.SGLang, worker.Auto}, false, worker.Auto},
+		{[]worker.Engine{worker.Auto, worker.Auto}, false, worker.Auto},
 	} {
 		ws := workers("default", 1, worker.Ready, worker.Ready)
 		for i, e := range c.engines {
 			ws[i].Engine = e
 		}
 		w := newWorld(t, nil, nil, ws...)
-		if got := w.route(t, "m", "hello").Strict; got != c.want {
-			t.Errorf("%v: strict %t, want %t", c.engines, got, c.want)
+		if d := w.route(t, "m", "hello"); d.Strict != c.strict || d.Engine != c.engine {
+			t.Errorf("%v: strict %t, engine %s, want %t, %s", c.engines, d.Strict, d.Engine, c.strict, c.engine)
 		}
 	}
 }

@@ -158,6 +158,9 @@ func value(v reflect.Value) string {
 		if v.Type().Elem().Kind() == reflect.Struct {
 			return "see below"
 		}
+		if list, is := v.Interface().([]string); is {
+			return "`[" + strings.Join(list, ", ") + "]`"
+		}
 		return fmt.Sprintf("`%v`", v.Interface())
 	default:
 		return fmt.Sprintf("`%v`", v.Interface())
