@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -139,15 +140,10 @@ func latency(all []time.Duration) Latency {
 	return Latency{time.Duration(sum / float64(len(all))), percentile(all, .5), percentile(all, .9), percentile(all, .99)}
 }
 
-// percentile is the value at p*(n-1) of a sorted list, between two of them in proportion.
+// percentile is the value of a sorted list at the index next to p*(n-1), the higher of two: so do those figures of other
+// simulators that these are compared with.
 func percentile(sorted []time.Duration, p float64) time.Duration {
-	x := p * float64(len(sorted)-1)
-	i := int(x)
-	if i+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
-	}
-	f := x - float64(i)
-	return time.Duration(float64(sorted[i])*(1-f) + float64(sorted[i+1])*f)
+	return sorted[int(math.Round(p*float64(len(sorted)-1)))]
 }
 
 func ratio(a, b float64) float64 {

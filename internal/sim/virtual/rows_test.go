@@ -41,8 +41,7 @@ func play(t testing.TB, w *trace.Workload, router func(*Cluster) Router) (*Resul
 	return r, r.Summary(0, Limits{})
 }
 
-// The engines are right if work that no policy touches takes as long as in the original: each figure within 0.5 %, or within
-// what it was rounded to.
+// The engines are right if work that no policy touches takes as long as in the original: each figure to its last digit.
 func TestRoundRobinAsMeasured(t *testing.T) {
 	// Measured by ai-dynamo 1.4.2's offline replay on the same workloads: 8 workers with 16,384 blocks of 64 tokens.
 	t.Logf("%-26s %-9s %7s %7s %7s %7s %7s %7s %7s %7s", "", "", "hit", "mean", "p50", "p90", "p99", "tpot", "p99", "e2e")
@@ -68,7 +67,7 @@ func TestRoundRobinAsMeasured(t *testing.T) {
 				v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7])
 		}
 		for i, want := range m.want {
-			if math.Abs(got[i]-want) > max(.005*want, m.unit[i]/2) {
+			if math.Abs(got[i]-want) > m.unit[i]*.5001 {
 				t.Errorf("%s x%v: %s %.4f, measured %v", m.trace, m.speedup, name[i], got[i], want)
 			}
 		}
@@ -174,7 +173,8 @@ func (d *dynamo) End(now time.Duration, r *trace.Request, _ Outcome) {
 }
 
 // What routers learn from the engines is right if Dynamo's own cost gives what it gives in the original: the mean TTFT within
-// 1 % of what was measured, ties being random in both.
+// 1 % of what was measured, ties being random in both. At x4 the spread of single runs is larger than that (over 100 seeds here:
+// mean 436.4, standard deviation 3.0, 431.9 to 443.5), and a single one was measured; 3 of the 100 give its very figure.
 func TestDynamoCostAsMeasured(t *testing.T) {
 	for _, m := range []struct {
 		trace     string
@@ -182,30 +182,31 @@ func TestDynamoCostAsMeasured(t *testing.T) {
 		speedup   float64
 		scale     float64
 		low, high float64 // mean TTFT over the runs, ms
-		seeds     uint64
+		within    float64
 	}{
-		{"conversation", 4000, 1, 1, 298, 300, 3},
-		{"conversation", 4000, 2, 1, 349, 357, 3},
-		{"conversation", 4000, 2, 4, 302.3, 302.3, 3},
-		{"conversation", 4000, 2, 16, 281.8, 281.8, 3},
-		{"conversation", 4000, 4, 1, 441.1, 441.1, 3},
-		{"conversation-jittered", 0, 2, 1, 260.8, 260.8, 3},
-		{"conversation-jittered", 0, 2, 4, 241.7, 241.7, 3},
-		{"conversation-jittered", 0, 2, 16, 235.0, 235.0, 3},
-		{"conversation", 0, 2, 1, 331.6, 331.6, 2},
-		{"synthetic", 0, 1, 1, 178.0, 178.0, 3},
-		{"synthetic", 0, 1, 4, 171.6, 171.6, 3},
-		{"synthetic", 0, 1, 16, 169.8, 169.8, 3},
+		{"conversation", 4000, 1, 1, 298, 300, .01},
+		{"conversation", 4000, 2, 1, 349, 357, .01},
+		{"conversation", 4000, 2, 4, 302.3, 302.3, .01},
+		{"conversation", 4000, 2, 16, 281.8, 281.8, .01},
+		{"conversation", 4000, 4, 1, 441.1, 441.1, .015},
+		{"conversation-jittered", 0, 2, 1, 260.8, 260.8, .01},
+		{"conversation-jittered", 0, 2, 4, 241.7, 241.7, .01},
+		{"conversation-jittered", 0, 2, 16, 235.0, 235.0, .01},
+		{"conversation", 0, 2, 1, 331.6, 331.6, .01},
+		{"synthetic", 0, 1, 1, 178.0, 178.0, .01},
+		{"synthetic", 0, 1, 4, 171.6, 171.6, .01},
+		{"synthetic", 0, 1, 16, 169.8, 169.8, .01},
 	} {
 		w := open(t, m.trace, m.rows, m.speedup)
+		const seeds = 3
 		sum, hit := 0.0, 0.0
-		for seed := range m.seeds {
+		for seed := range uint64(seeds) {
 			_, s := play(t, w, func(c *Cluster) Router { return newDynamo(c, m.scale, seed+1) })
-			sum += inMS(s.TTFT.Mean) / float64(m.seeds)
-			hit += s.Hit / float64(m.seeds)
+			sum += inMS(s.TTFT.Mean) / seeds
+			hit += s.Hit / seeds
 		}
 		t.Logf("%-21s x%-3v scale %-3v hit %.4f, mean TTFT %.1f, measured %v to %v", m.trace, m.speedup, m.scale, hit, sum, m.low, m.high)
-		if sum < .99*m.low || sum > 1.01*m.high {
+		if sum < (1-m.within)*m.low || sum > (1+m.within)*m.high {
 			t.Errorf("%s x%v, scale %v: mean TTFT %.1f ms, measured %v to %v", m.trace, m.speedup, m.scale, sum, m.low, m.high)
 		}
 	}
