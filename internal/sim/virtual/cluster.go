@@ -50,6 +50,7 @@ type Cluster struct {
 	change  int // of cfg.Changes, the next
 	placed  int
 	lost    []*run
+	again   bool // something ended after the held requests were offered
 	ran     bool
 }
 
@@ -144,6 +145,9 @@ func (c *Cluster) Run(router Router) (*Result, error) {
 
 // next is the time of the next event.
 func (c *Cluster) next() (at time.Duration, due bool) {
+	if c.again {
+		return c.now, true
+	}
 	at = c.firstEnd()
 	if c.head < len(c.workload.Heads) {
 		at = min(at, c.workload.Heads[c.head].Arrival)
@@ -163,6 +167,7 @@ func (c *Cluster) next() (at time.Duration, due bool) {
 
 // instant is all that happens at one time.
 func (c *Cluster) instant() error {
+	c.again = false
 	c.notes.due(c.now)
 	for ; c.change < len(c.cfg.Changes) && c.cfg.Changes[c.change].At <= c.now; c.change++ {
 		if ch := c.cfg.Changes[c.change]; ch.Up {
@@ -214,7 +219,7 @@ func (c *Cluster) begin(worker int, n *node) {
 	n.idle = false
 	took := n.engine.pass(c.now)
 	if took == 0 {
-		c.end(worker)
+		c.again = c.end(worker) || c.again
 		return
 	}
 	took = max(1, time.Duration(float64(took)/n.speed))
@@ -224,8 +229,8 @@ func (c *Cluster) begin(worker int, n *node) {
 	c.ends[worker], c.orders[worker] = c.now+took, c.passes
 }
 
-// end is the end of a pass.
-func (c *Cluster) end(worker int) {
+// end is the end of a pass; it says whether that meant anything to anybody.
+func (c *Cluster) end(worker int) bool {
 	refused, emitted := c.nodes[worker].engine.end(c.now)
 	for _, x := range refused {
 		x.Status = Refused
@@ -241,6 +246,7 @@ func (c *Cluster) end(worker int) {
 			c.over(x)
 		}
 	}
+	return len(refused)+len(emitted) > 0
 }
 
 // over ends a request for good.
