@@ -3,6 +3,7 @@ package trace
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -120,14 +121,14 @@ func (m *mooncake) add(n int, line []byte) error {
 		}
 		r.Session = len(m.last) - 1
 	}
-	at := 0.0
+	var at float64
 	switch {
 	case n <= len(m.arrivals):
 		at = m.arrivals[n-1]
 	case row.Timestamp != nil:
 		at = *row.Timestamp
 	default:
-		return fmt.Errorf("no timestamp")
+		return errors.New("no timestamp")
 	}
 	if m.Jitter > 0 {
 		at += m.rand.Float64() * ms(m.Jitter)
@@ -205,7 +206,7 @@ func eachLine(r io.Reader, rows int, f func(n int, line []byte) error) error {
 		return fmt.Errorf("row %d: %w (lines of at most %d bytes expected)", n+1, err, maxLine)
 	}
 	if n == 0 {
-		return fmt.Errorf("no rows")
+		return errors.New("no rows")
 	}
 	return nil
 }

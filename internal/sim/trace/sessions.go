@@ -2,6 +2,7 @@ package trace
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -85,7 +86,7 @@ func Sessions(r io.Reader, o SessionOptions) (*Workload, error) {
 		return nil, err
 	}
 	if len(recorded) == 0 {
-		return nil, fmt.Errorf("no session has a turn")
+		return nil, errors.New("no session has a turn")
 	}
 	w := &Workload{BlockTokens: o.BlockTokens, Horizon: seconds(o.Horizon)}
 	random := rand.New(rand.NewPCG(o.Seed, 0))

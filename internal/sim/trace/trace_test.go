@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"attache/internal/block"
 )
 
 // What comes with the program is what its README says.
@@ -71,7 +69,9 @@ func TestJitteredArrivals(t *testing.T) {
 	}
 }
 
-type fataler interface{ Fatalf(format string, args ...any) }
+type fataler interface {
+	Fatalf(format string, args ...any)
+}
 
 // checkWorkload checks what simulations rely on.
 func checkWorkload(t fataler, w *Workload) {
@@ -81,7 +81,7 @@ func checkWorkload(t fataler, w *Workload) {
 			t.Fatalf("request %d of blocks of %d: %+v", i, w.BlockTokens, *r)
 		}
 		for j, id := range r.IDs {
-			if id < 0 || int(id) >= w.IDs || r.Chain[j] != block.Hash(mix(uint64(id))) || r.Think < 0 {
+			if id < 0 || int(id) >= w.IDs || r.Chain[j] != mix(uint64(id)) || r.Think < 0 {
 				t.Fatalf("request %d: block %d is %d, below %d expected, in the chain %x", i, j, id, w.IDs, r.Chain[j])
 			}
 		}
@@ -173,7 +173,7 @@ func TestMooncakeErrors(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	if _, err := Open("conversatoin", Options{}); err == nil || !strings.Contains(err.Error(), "one of conversation, conversation-jittered, synthetic") {
+	if _, err := Open("monologue", Options{}); err == nil || !strings.Contains(err.Error(), "one of conversation, conversation-jittered, synthetic") {
 		t.Errorf("error %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "rows.jsonl")

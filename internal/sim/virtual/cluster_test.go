@@ -225,6 +225,11 @@ func TestClusterKeepsItsPromises(t *testing.T) {
 			if c.Up(i) && c.InUse(i) != 0 {
 				t.Fatalf("%d blocks of worker %d are in use at the end", c.InUse(i), i)
 			}
+			for id := range int32(w.IDs) { // whatever was told late has been told now
+				if held := c.Up(i) && c.pool(i).at[id] > 0; held != a.caches[i][id] {
+					t.Fatalf("worker %d holds block %d at the end: %v, told %v", i, id, held, a.caches[i][id])
+				}
+			}
 		}
 	})
 }
