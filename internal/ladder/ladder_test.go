@@ -39,6 +39,7 @@ var rungs = map[string][]string{
 	"internal/sim/trace":        {"internal/block", "internal/sim/trace/data"},
 	"internal/sim/trace/data":   {},
 	"internal/sim/virtual":      {"internal/sim", "internal/sim/trace"},
+	"internal/sim/gateway":      {"internal/sim/trace", "internal/sim/virtual", "indexer/runs", "internal/block", "scoring", "scoring/queue"},
 	"internal/admin":            {"internal/router", "internal/worker", "indexer"},
 	"indexer":                   {"internal/block"},
 	"indexer/runs":              {"internal/block"},

@@ -213,7 +213,7 @@ func (r *Router) decide(rec *record, req *Request, names modelNames, s *scratch,
 		rec.count = s.chain.Count
 	}
 	rec.named = rec.namedSpace[:0]
-	strict, engine := false, set.BySlot(s.ranked[0].Slot).Runs()
+	strict, engine := false, set.BySlot(rec.ranked[0].Slot).Runs()
 	var list strings.Builder
 	list.Grow(r.cfg.Alternatives * 22)
 	for i := 0; i < len(rec.ranked) && len(rec.named) < r.cfg.Alternatives; i++ {
