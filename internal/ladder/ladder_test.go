@@ -51,6 +51,7 @@ var rungs = map[string][]string{
 	"indexer/events/zmtp": {},
 	"internal/worker":     {},
 	"scoring":             {"internal/block"},
+	"scoring/queue":       {},
 	"internal/block":      {},
 	"internal/openai":     {},
 	"envoy":               {},
