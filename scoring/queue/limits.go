@@ -55,7 +55,7 @@ const (
 	LimitBodyBytes    Limit = "body_bytes"
 )
 
-// Rejection says why a request may not wait. It is an error for the client to come back later, with status 429.
+// Rejection says why a request may not wait: the client should come back later (status 429).
 type Rejection struct {
 	// Reason is RejectedSaturated.
 	Reason Reason
@@ -71,13 +71,13 @@ type Rejection struct {
 	RetryAfter time.Duration
 }
 
-// Error reads as "queue: class "batch": requests: 500 waiting, at most 500".
-func (r *Rejection) Error() string {
+// String reads as `class "batch": requests: 500 waiting, at most 500; try again in 12s`.
+func (r *Rejection) String() string {
 	whose := fmt.Sprintf("class %q", r.Class)
 	if r.Total {
 		whose = "all classes"
 	}
-	return fmt.Sprintf("queue: %s: %s: %d waiting, at most %d; try again in %v", whose, r.Limit, r.Current, r.Max, r.RetryAfter)
+	return fmt.Sprintf("%s: %s: %d waiting, at most %d; try again in %v", whose, r.Limit, r.Current, r.Max, r.RetryAfter)
 }
 
 // refuse returns a rejection when a request on top of the usage is above a limit.

@@ -96,10 +96,8 @@ func (q *Queue[T]) Push(now time.Duration, r Request, value T) (*Entry[T], []Dro
 		return nil, nil, no
 	}
 	q.pushes++
-	e := &Entry[T]{
-		Value: value, Request: r, Arrival: now, number: q.pushes,
-		rank: c.rank(&c.cfg, &r, bounded(r.Priority, q.cfg.MaxPriority), now.Seconds()),
-	}
+	e := &Entry[T]{Value: value, Request: r, Arrival: now, number: q.pushes}
+	e.rank = c.rank(&c.cfg, &e.Request, bounded(r.Priority, q.cfg.MaxPriority), now.Seconds())
 	if wait := c.maxWait(q.cfg.Limits.MaxWait); wait > 0 {
 		e.expires = now + wait
 	}

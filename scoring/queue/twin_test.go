@@ -128,7 +128,7 @@ func (w *twin) dispatch(place func(*Entry[int]) Placement) {
 		}
 		deficit, turn, earned := slices.Clone(w.deficit), w.turn, w.earned
 		var e *Entry[int]
-		for e == nil {
+		for {
 			if h := heads[turn]; h != nil && h.Request.Tier == top.Request.Tier {
 				cost := int64(max(1, h.Request.UncachedTokens))
 				if deficit[turn] < cost && !earned {
