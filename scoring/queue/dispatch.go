@@ -19,7 +19,6 @@ const (
 //
 // Call Expire first, or place is asked for entries that are overdue. place must not call the queue.
 func (q *Queue[T]) Dispatch(now time.Duration, place func(*Entry[T]) Placement) (placed int) {
-	q.rebase(now)
 	defer q.unblock()
 	for {
 		l := q.next()

@@ -85,11 +85,8 @@ func (e byExpiry[T]) place() *int { return &e.inExpiry }
 type byWorth[T any] struct{ *Entry[T] }
 
 func (e byWorth[T]) before(other byWorth[T]) bool {
-	switch {
-	case e.Request.Tier != other.Request.Tier:
+	if e.Request.Tier != other.Request.Tier {
 		return e.Request.Tier < other.Request.Tier
-	case e.Arrival != other.Arrival:
-		return e.Arrival > other.Arrival
 	}
 	return e.number > other.number
 }

@@ -121,23 +121,18 @@ func (s *flows[T]) halfLives(now time.Duration) float64 {
 // maxHalfLives is far from where 2^t leaves the range of a float64.
 const maxHalfLives = 256
 
-// rebase counts service in tokens of now once the old unit has become too small, and reports whether it did: the order
-// of flows that fell to nothing changes, so whoever sorts by flow must sort again.
+// rebase counts service in tokens of now once the old unit has become too small, and reports whether it did: flows that
+// fell to nothing are equals from then on, so whoever sorts by flow must sort again.
 func (s *flows[T]) rebase(now time.Duration) bool {
 	passed := s.halfLives(now)
 	if passed < maxHalfLives {
 		return false
 	}
 	s.base = now
-	scale := func(f *flow[T]) {
-		if f.service *= math.Exp2(-passed); f.service < 1e-9 {
-			f.service = 0
-		}
-	}
 	for _, f := range s.byName {
-		scale(f)
+		f.service *= math.Exp2(-passed)
 	}
-	scale(&s.others)
+	s.others.service *= math.Exp2(-passed)
 	s.idle.rebuild()
 	return true
 }

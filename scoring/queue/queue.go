@@ -86,7 +86,6 @@ func (q *Queue[T]) Push(now time.Duration, r Request, value T) (*Entry[T], []Dro
 	c := q.classes[r.Class]
 	q.rate.advance(now, q.used.requests > 0)
 	c.rate.advance(now, c.used.requests > 0)
-	q.rebase(now)
 	evicted, no := q.room(c, &r)
 	if no != nil {
 		no.Class = c.cfg.Name
@@ -165,7 +164,9 @@ func (q *Queue[T]) Served(now time.Duration, name string, inputTokens, outputTok
 	if !slices.ContainsFunc(q.cfg.Classes, func(c ClassConfig) bool { return c.Fair }) {
 		return
 	}
-	q.rebase(now)
+	if q.flows.rebase(now) {
+		q.sort()
+	}
 	q.flows.serve(q.flows.of(name), float64(max(0, inputTokens))+outputWeight*float64(max(0, outputTokens)), now)
 }
 
@@ -204,11 +205,8 @@ func (q *Queue[T]) detach(e *Entry[T]) {
 	}
 }
 
-// rebase keeps the unit of attained service in range.
-func (q *Queue[T]) rebase(now time.Duration) {
-	if len(q.flows.byName) == 0 || !q.flows.rebase(now) {
-		return
-	}
+// sort restores the order of everything that is ordered by flow.
+func (q *Queue[T]) sort() {
 	for _, c := range q.classes {
 		for _, l := range c.lanes {
 			l.lines.rebuild()

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -63,7 +64,7 @@ func TestAPanicLeavesTheQueueWhole(t *testing.T) {
 	}
 }
 
-// TestServiceStaysInRange: over 1000 half-lives the unit of service is changed, and the order stays right.
+// TestServiceStaysInRange: over 3000 half-lives the unit of service changes, and the order stays right.
 func TestServiceStaysInRange(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Fairness.HalfLife = time.Second
@@ -71,33 +72,59 @@ func TestServiceStaysInRange(t *testing.T) {
 	c.Fair = true
 	cfg.Classes = []ClassConfig{c}
 	q := New[string](cfg)
-	q.Served(0, "ancient", 1<<40, 0)
-	for now := time.Duration(0); now < 1000*time.Second; now += 7 * time.Second {
+	for now := time.Duration(0); now < 3000*time.Second; now += 7 * time.Second {
 		for i, name := range []string{"c", "a", "b"} {
 			q.Push(now, Request{Flow: name, Lane: uint64(i % 2)}, name)
 		}
-		q.Push(now, Request{Flow: "ancient"}, "ancient")
 		q.Served(now, "a", 10, 0)
 		q.Served(now, "b", 0, 10)
 		q.Served(now, "c", 30, 0)
-		if now < 600*time.Second { // so late that only what was served since the unit changed is left of it
-			q.Served(now, "ancient", 1000, 0)
-		}
 		var order string
-		q.Dispatch(now+7*time.Second, func(e *Entry[string]) Placement {
+		q.Dispatch(now+5*time.Second, func(e *Entry[string]) Placement {
 			order += e.Value + " "
 			return Placed
 		})
-		want := "a b c ancient "
-		if now >= 700*time.Second {
-			want = "ancient a b c "
-		}
-		if order != want && (now < 600*time.Second || now >= 700*time.Second) {
-			t.Fatalf("after %v: %s, want %s", now, order, want)
+		if order != "a b c " {
+			t.Fatalf("after %v: %s", now, order)
 		}
 	}
-	if got := q.Attained(1000 * time.Second)["ancient"]; got > 1e-9 {
-		t.Errorf("after 400 half-lives %g tokens of service are left", got)
+	if got := q.Attained(3000 * time.Second)["b"]; !(got > 0 && got < 20) {
+		t.Errorf("b attained %g tokens", got)
+	}
+}
+
+// TestForgottenService: flows whose service has fallen to nothing take turns, whoever of them had attained more; in one
+// lane, and in lanes of their own.
+func TestForgottenService(t *testing.T) {
+	for lanes := range uint64(2) {
+		cfg := DefaultConfig()
+		cfg.Limits.MaxWait = 0
+		c := DefaultClass()
+		c.Fair = true
+		cfg.Classes = []ClassConfig{c}
+		q := New[int](cfg)
+		var order []int
+		place := func(e *Entry[int]) Placement {
+			order = append(order, e.Value)
+			return Placed
+		}
+		want := []int{7, 6, 5, 4, 3, 2, 1, 0}
+		for range 2 {
+			for _, i := range want {
+				q.Push(0, Request{Lane: uint64(i) * lanes, Flow: fmt.Sprint(i)}, i)
+			}
+			if len(order) == 0 {
+				q.Dispatch(0, place)
+			}
+		}
+		for i := range want {
+			q.Served(0, fmt.Sprint(i), 10+i, 0)
+		}
+		q.Served(100*time.Hour, "somebody", 1, 0)
+		q.Dispatch(100*time.Hour, place)
+		if want := slices.Concat(want, want); !slices.Equal(order, want) {
+			t.Errorf("served %v, want %v", order, want)
+		}
 	}
 }
 
