@@ -65,7 +65,7 @@ type Bucket struct {
 // FairnessConfig is how flows are remembered.
 type FairnessConfig struct {
 	// Flows is how many flows are told apart at most. Beyond it the idle flow that attained least is forgotten; when all of
-	// them wait, further ones share one place. Each takes about 200 bytes.
+	// them wait, further ones share one place. Each takes about 150 bytes and its name.
 	Flows int `yaml:"flows"`
 	// HalfLife is the time after which a token served counts half. Too long a value makes a tenant pay for a burst long after
 	// it; too short a value forgets who sends most.
