@@ -189,7 +189,7 @@ func (m *mocker) preempt(w *work) *run {
 	x := m.running[len(m.running)-1]
 	m.running = m.running[:len(m.running)-1]
 	m.forget(x)
-	x.computed, x.quiet = 0, 0
+	x.computed = 0
 	m.waiting.unshift(x)
 	m.load.preemptions++
 	w.preempted = true
