@@ -103,3 +103,18 @@ func TestLastBlockTwice(t *testing.T) {
 		t.Errorf("the next to go are blocks %d, want both copies of the last", last)
 	}
 }
+
+// Passes allocate nothing: ten times as many passes make the lists of blocks longer, no more.
+func TestPassesDoNotAllocate(t *testing.T) {
+	for _, profile := range Profiles()[:2] {
+		allocs := func(output int) float64 {
+			w := answers(one(640, 640, 640, 640), output, output, output, output)
+			return testing.AllocsPerRun(3, func() { mustRun(t, Config{Workers: 2, Profile: profile}, w, RoundRobin()) })
+		}
+		if few, many := allocs(1000), allocs(10000); many > few+100 {
+			t.Errorf("%s: %v allocations for 2,000 passes, %v for 20,000", profile, few, many)
+		} else {
+			t.Logf("%s: %v and %v allocations", profile, few, many)
+		}
+	}
+}
