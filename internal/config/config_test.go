@@ -21,6 +21,7 @@ import (
 	"attache/internal/field"
 	"attache/internal/hints"
 	"attache/scoring"
+	"attache/scoring/queue"
 	"attache/xds"
 )
 
@@ -209,6 +210,54 @@ var mistakes = []mistake{
 		`test.yaml:3: router.scoring.evict: -1: must be 0 (not at all) to 100`},
 	{"too much weight for the wait for memory", "router:\n  scoring:\n    room: 101",
 		`test.yaml:3: router.scoring.room: 101: must be 0 (not at all) to 100`},
+	{"negative prefill limit of a worker", "router:\n  saturation:\n    prefill_tokens: -1",
+		`test.yaml:3: router.saturation.prefill_tokens: -1: must be 0 (no limit) to 1000000000 tokens`},
+	{"more KV memory than there can be", "router:\n  saturation:\n    kv_share: 11",
+		`test.yaml:3: router.saturation.kv_share: 11: must be 0 (no limit) to 10`},
+	{"a negative time to first token", "router:\n  saturation:\n    ttft: -1s",
+		`test.yaml:3: router.saturation.ttft: -1s: must be 0 (no limit) to 1h`},
+	{"a negative queue", "router:\n  queue:\n    limits:\n      requests: -1",
+		`test.yaml:4: router.queue.limits.requests: -1: must be 0 to 10000000`},
+	{"negative waiting tokens", "router:\n  queue:\n    limits:\n      prompt_tokens: -1",
+		`test.yaml:4: router.queue.limits.prompt_tokens: -1: must be 0 (no limit) to 1000000000000000 tokens`},
+	{"negative waiting bytes", "router:\n  queue:\n    limits:\n      body_bytes: -1",
+		`test.yaml:4: router.queue.limits.body_bytes: "-1": must be a size such as 65536, 512KiB, 16MiB or 1GiB`},
+	{"a wait that is none", "router:\n  queue:\n    limits:\n      max_wait: 1us",
+		`test.yaml:4: router.queue.limits.max_wait: 1µs: must be 0 (no limit) or 1ms to 1h`},
+	{"two classes of one name", "router:\n  queue:\n    classes:\n    - name: a\n    - name: a",
+		`test.yaml:5: router.queue.classes[1].name: "a": must be a name that no class before it has`},
+	{"an unknown order", "router:\n  queue:\n    classes:\n    - policy: sjf",
+		`test.yaml:4: router.queue.classes[0].policy: "sjf": must be one of fcfs, lcfs, wspt, edf`},
+	{"a class without a share", "router:\n  queue:\n    classes:\n    - quantum: 0",
+		`test.yaml:4: router.queue.classes[0].quantum: 0: must be 1 to 1073741824 tokens`},
+	{"negative ageing", "router:\n  queue:\n    classes:\n    - ageing: -1s",
+		`test.yaml:4: router.queue.classes[0].ageing: -1s: must be 0 (none) or 1ms to 1h`},
+	{"a class without an objective", "router:\n  queue:\n    classes:\n    - default_slo: 0s",
+		`test.yaml:4: router.queue.classes[0].default_slo: 0s: must be above 0s, at most 1h`},
+	{"a class with a negative queue", "router:\n  queue:\n    classes:\n    - limits: {requests: -1}",
+		`test.yaml:4: router.queue.classes[0].limits.requests: -1: must be 0 to 10000000`},
+	{"a class with negative tokens", "router:\n  queue:\n    classes:\n    - limits: {prompt_tokens: -1}",
+		`test.yaml:4: router.queue.classes[0].limits.prompt_tokens: -1: must be 0 (no limit) to 1000000000000000 tokens`},
+	{"a class with negative bytes", "router:\n  queue:\n    classes:\n    - limits: {body_bytes: -1}",
+		`test.yaml:4: router.queue.classes[0].limits.body_bytes: "-1": must be a size such as 65536, 512KiB, 16MiB or 1GiB`},
+	{"a class with a wait that is none", "router:\n  queue:\n    classes:\n    - limits: {max_wait: 1us}",
+		`test.yaml:4: router.queue.classes[0].limits.max_wait: 1µs: must be 0 (no limit) or 1ms to 1h`},
+	{"a bucket without an end", "router:\n  queue:\n    buckets:\n    - {up_to: -1, class: default}",
+		`test.yaml:4: router.queue.buckets[0].up_to: -1: must be above 0 tokens, or 0 (any) in the last bucket`},
+	{"a bucket without a class", "router:\n  queue:\n    buckets:\n    - {up_to: 100, class: gold}",
+		`test.yaml:4: router.queue.buckets[0].class: "gold": must be the name of a class`},
+	{"a priority below all", "router:\n  queue:\n    max_priority: -1",
+		`test.yaml:3: router.queue.max_priority: -1: must be 0 to 1000000`},
+	{"nobody in a fair queue", "router:\n  queue:\n    fairness:\n      flows: 0",
+		`test.yaml:4: router.queue.fairness.flows: 0: must be 1 to 1048576`},
+	{"no memory in a fair queue", "router:\n  queue:\n    fairness:\n      half_life: 0s",
+		`test.yaml:4: router.queue.fairness.half_life: 0s: must be 1s to 24h`},
+	{"an unknown affinity", "router:\n  affinity:\n    mode: sticky",
+		`test.yaml:3: router.affinity.mode: "sticky": must be off, soft or hard`},
+	{"an affinity without time", "router:\n  affinity:\n    ttl: 0s",
+		`test.yaml:3: router.affinity.ttl: 0s: must be 1s to 1000h`},
+	{"an affinity without sessions", "router:\n  affinity:\n    sessions: 0",
+		`test.yaml:3: router.affinity.sessions: 0: must be 1 to 16777216`},
 	{"a negative alpha", "router:\n  scoring:\n    alpha: -0.01",
 		`test.yaml:3: router.scoring.alpha: -0.01: must be 0 to 10`},
 	{"an alpha above all", "router:\n  scoring:\n    alpha: 11",
@@ -455,6 +504,8 @@ var anything = []string{
 	"pools.events.topic",           // empty: all
 	"pools.events.pull",            // true or false
 	"router.auto",                  // true or false
+	"router.queue.classes.fair",    // true or false
+	"router.queue.evict",           // true or false
 	"router.events.snapshot_dir",   // may come later
 	"extproc.answer_models",        // true or false
 	"extproc.include_usage",        // true or false
@@ -751,6 +802,11 @@ func TestYAMLRoundTrip(t *testing.T) {
 	plain := Default()
 	plain.Pools[0].Models, plain.Pools[0].Aliases, plain.Pools[0].Workers = []string{}, map[string]string{}, []string{}
 	plain.XDS.Gateway.ExtProc = []string{}
+	for _, c := range []*Config{&plain, &changed, &tokens} {
+		c.Router.Queue.Classes, c.Router.Queue.Buckets = []queue.ClassConfig{}, []queue.Bucket{}
+	}
+	changed.Router.Queue.Classes = []queue.ClassConfig{queue.DefaultClass()}
+	changed.Router.Queue.Buckets = []queue.Bucket{{Class: "default"}}
 
 	for _, c := range []struct {
 		name string

@@ -11,6 +11,7 @@ import (
 	"attache/internal/field"
 	"attache/internal/prompt"
 	"attache/scoring"
+	"attache/scoring/queue"
 )
 
 // Config says which pools there are and how a request finds its worker in one.
@@ -19,6 +20,13 @@ type Config struct {
 	// is saturated a request is turned away with 429 and retry-after. 0: no limit, requests queue inside the engines.
 	// Too low a value wastes batch size: engines batch up to 256 sequences.
 	MaxInFlight int `yaml:"max_in_flight"`
+	// Saturation are the other limits of a worker.
+	Saturation SaturationConfig `yaml:"saturation"`
+	// Queue holds requests back while every candidate is saturated. Without one (limits.requests 0, the default) they are turned
+	// away at once.
+	Queue queue.Config `yaml:"queue"`
+	// Affinity sends the requests of one session to the worker that answered it last.
+	Affinity AffinityConfig `yaml:"affinity"`
 	// RetryAfter is what a client that was turned away is told to wait; whole seconds, at least 1s.
 	RetryAfter time.Duration `yaml:"retry_after"`
 	// Alternatives is how many workers a decision names in order, the chosen one included: Envoy's retries go to the
@@ -47,6 +55,8 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		MaxInFlight:  0,
+		Queue:        queue.DefaultConfig(),
+		Affinity:     AffinityConfig{Mode: affinityOff, TTL: 10 * time.Minute, Sessions: 100_000},
 		RetryAfter:   time.Second,
 		Alternatives: 3,
 		FeedbackTTL:  time.Minute,
@@ -62,6 +72,9 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	var check field.Checker
 	check.Check(c.MaxInFlight >= 0, "max_in_flight", c.MaxInFlight, "must be 0 (no limit) or more requests")
+	check.Under("saturation", c.Saturation.Validate())
+	check.Under("queue", c.Queue.Validate())
+	check.Under("affinity", c.Affinity.Validate())
 	check.Check(c.RetryAfter >= time.Second, "retry_after", c.RetryAfter, "must be at least 1s")
 	check.Check(c.Alternatives >= 1 && c.Alternatives <= 16, "alternatives", c.Alternatives, "must be 1 to 16 workers")
 	check.Check(c.FeedbackTTL >= time.Second, "feedback_ttl", c.FeedbackTTL, "must be at least 1s")

@@ -70,6 +70,9 @@ type record struct {
 	booking scoring.Booking
 
 	requestID, path, model, tenant string
+	flow                           string        // whose share it takes
+	session                        uint64        // that it belongs to; 0 none
+	waited                         time.Duration // at the gate
 	promptTokens, blockTokens      int
 	rung                           prompt.Rung
 	why                            prompt.Reason
@@ -111,6 +114,7 @@ func parseID(id string) (replica string, number uint64, ok bool) {
 func (rec *record) stored(blocks int, all bool) {
 	if all {
 		rec.booking.Prefilled()
+		rec.pool.gate.poke()
 	} else if blocks > 0 {
 		rec.booking.Progress(rec.promptTokens - blocks*rec.blockTokens)
 	}
@@ -125,6 +129,7 @@ func (rec *record) end() {
 	}
 	rec.ended = rec.router.now()
 	rec.booking.End()
+	rec.pool.gate.poke()
 	rec.pool.flights.end(rec.flight, rec.ended, rec.pool.ledger.Emptied(rec.slot))
 	rec.touchLocked()
 	whole := rec.chain

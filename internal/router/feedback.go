@@ -80,6 +80,12 @@ func (r *Router) Report(id string, o Outcome) {
 	if o.Usage && o.Status == 200 {
 		rec.pool.keyer.Compare(rec.count, o.PromptTokens, rec.id())
 	}
+	if o.Failed() {
+		rec.pool.sessions.drop(rec.session)
+	}
+	if o.CompletedTokens > 0 {
+		rec.pool.gate.served(rec.flow, o.CompletedTokens)
+	}
 	name := rec.named[0].Name
 	if served != nil {
 		name = served.Name
@@ -213,6 +219,7 @@ const upkeep = 2 * time.Second
 func (r *Router) Run(ctx context.Context) error {
 	following, stop := context.WithCancel(ctx)
 	defer r.runLedgers(following)()
+	defer r.runGates(following)()
 	defer stop()
 	if err := r.Load(ctx); err != nil {
 		return err

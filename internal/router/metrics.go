@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"time"
@@ -8,13 +9,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"attache/internal/prompt"
+	"attache/scoring/queue"
 )
 
 // metrics are the router's figures. Labels are few: pools come from the configuration, never from requests.
 type metrics struct {
 	requests   *prometheus.CounterVec // decisions by pool
 	refused    *prometheus.CounterVec // requests that got no decision, by pool and reason
-	seconds    prometheus.Histogram   // time that Route took
+	dropped    *prometheus.CounterVec // those that found no room, by pool and reason in llm-d's words
+	waited     *prometheus.HistogramVec
+	depth      *prometheus.Desc     // requests that wait, by pool
+	seconds    prometheus.Histogram // time that Route took
 	chains     *prometheus.CounterVec
 	prompt     *prometheus.CounterVec   // prompt tokens by pool, as estimated or counted here
 	cached     *prometheus.CounterVec   // cached prompt tokens by pool and stage: available, captured, delivered
@@ -47,8 +52,12 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 	}
 	m := &metrics{
 		requests: counter("decisions_total", "Decisions made.", "pool"),
-		refused: counter("refused_total", "Requests that got no decision: no_worker (503), shed (429), unknown_model (404).",
+		refused: counter("refused_total", "Requests that got no decision: no_worker (503), shed (429), unknown_model (404), client_left.",
 			"pool", "reason"),
+		dropped: counter("dropped_total", "Requests that found no room on any worker, by what became of them; the reason is that of "+
+			"the header x-llm-d-request-dropped-reason.", "pool", "reason"),
+		waited: histogram("queue_seconds", "Time that requests waited for a worker with room, in seconds; only those that had to."),
+		depth:  prometheus.NewDesc("attache_router_queue_depth", "Requests that wait for a worker with room.", []string{"pool"}, nil),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "attache_router_decision_seconds",
 			Help:    "Time from a complete request to its decision, in seconds.",
 			Buckets: []float64{1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, .1, 1, 10}}),
@@ -82,8 +91,9 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 		p.counters = counters{
 			requests: m.requests.WithLabelValues(p.name), prompt: m.prompt.WithLabelValues(p.name),
 			available: m.cached.WithLabelValues(p.name, "available"), captured: m.cached.WithLabelValues(p.name, "captured"),
+			waited: m.waited.WithLabelValues(p.name),
 		}
-		for _, reason := range []string{"no_worker", "shed"} {
+		for _, reason := range []string{"no_worker", "shed", "client_left"} {
 			m.refused.WithLabelValues(p.name, reason)
 		}
 		m.cached.WithLabelValues(p.name, "delivered")
@@ -97,12 +107,16 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 // Describe implements prometheus.Collector for the per-worker gauges.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.inFlight
+	ch <- m.depth
 	ch <- m.backlog
 	ch <- m.fidelity
 }
 
 // Collect reads the bookings when somebody looks, so that requests pay nothing for the gauges.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, p := range m.router.pools {
+		ch <- prometheus.MustNewConstMetric(m.depth, prometheus.GaugeValue, float64(p.gate.depth()), p.name)
+	}
 	for _, w := range m.router.workers.Set().All() {
 		p := m.router.byName[w.Pool]
 		if p == nil {
@@ -137,9 +151,29 @@ func (m *metrics) chain(p *pool, c *prompt.Chain) {
 
 func (m *metrics) turnedAway(pool, reason string) { m.refused.WithLabelValues(pool, reason).Inc() }
 
+// notPassed counts a request that did not get through the gate of its pool.
+func (m *metrics) notPassed(pool string, err error) {
+	var shed *ShedError
+	var nobody *NoWorkerError
+	switch {
+	case errors.As(err, &shed):
+		m.turnedAway(pool, "shed")
+		m.dropped.WithLabelValues(pool, string(shed.Reason)).Inc()
+	case errors.As(err, &nobody):
+		m.turnedAway(pool, "no_worker")
+		m.dropped.WithLabelValues(pool, string(queue.RejectedNoEndpoints)).Inc()
+	default:
+		m.turnedAway(pool, "client_left")
+		m.dropped.WithLabelValues(pool, string(queue.RejectedContextCancelled)).Inc()
+	}
+}
+
 func (m *metrics) decided(rec *record, took time.Duration) {
 	c := &rec.pool.counters
-	m.seconds.Observe(took.Seconds())
+	m.seconds.Observe((took - rec.waited).Seconds())
+	if rec.waited > 0 {
+		c.waited.Observe(rec.waited.Seconds())
+	}
 	c.requests.Inc()
 	c.prompt.Add(float64(rec.promptTokens))
 	c.available.Add(float64(rec.available))
@@ -147,7 +181,10 @@ func (m *metrics) decided(rec *record, took time.Duration) {
 }
 
 // counters are one pool's series of what every decision counts, looked up once.
-type counters struct{ requests, prompt, available, captured prometheus.Counter }
+type counters struct {
+	requests, prompt, available, captured prometheus.Counter
+	waited                                prometheus.Observer
+}
 
 func (m *metrics) finished(rec *record, o *Outcome) {
 	p := rec.pool.name

@@ -25,6 +25,8 @@ type pool struct {
 	tallies  tallies
 	counters counters
 	flights  flights
+	gate     *gate
+	sessions sessions
 
 	fidelities fidelities
 	trust      atomic.Pointer[[]float64] // by slot; see refreshTrust
@@ -44,9 +46,9 @@ func (s *Subset) Allows(addr netip.AddrPort) bool {
 }
 
 // eligible lists the pool's workers that may be chosen. The error, when there are none, says what keeps each out.
-func (p *pool) eligible(set *worker.Set, subset *Subset, dst []*worker.Worker) ([]*worker.Worker, error) {
+func (p *pool) eligible(set *worker.Set, req *Request, dst []*worker.Worker) ([]*worker.Worker, error) {
 	for _, w := range set.Eligible(p.name) {
-		if subset.Allows(w.Addr) {
+		if req.Subset.Allows(w.Addr) {
 			dst = append(dst, w)
 		}
 	}

@@ -7,7 +7,6 @@
 package router
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -40,8 +39,11 @@ type Request struct {
 	Body   []byte
 	Scan   *openai.Request // of Body; nil when the body is absent or not understood: then only load counts
 	Subset Subset
-	Tenant string      // who asks, as authentication in front of us says; "" unknown
-	Hints  hints.Hints // what else the client said, as far as it is believed
+	Tenant string // who asks, as authentication in front of us says; "" unknown
+	// Waiting is told, when the request has to wait for a worker, for how long that may be at most; it must not block. nil:
+	// nobody is told.
+	Waiting func(most time.Duration)
+	Hints   hints.Hints // what else the client said, as far as it is believed
 }
 
 // Registry is the router's view of the workers.
@@ -129,6 +131,7 @@ func New(p Params) (*Router, error) {
 		if p.Watch != nil {
 			made.watcher = p.Watch(pc.Name)
 		}
+		made.gate, made.sessions.most = newGate(r, made, p.Config.Queue), p.Config.Affinity.Sessions
 		r.pools = append(r.pools, made)
 		r.byName[pc.Name] = made
 	}
@@ -137,42 +140,24 @@ func New(p Params) (*Router, error) {
 	return r, nil
 }
 
-// Route chooses a worker for the request and books its load there. The caller must call Decision.Done.End exactly when
-// the request is over. Errors are *NoWorkerError, *ShedError, *UnknownModelError or the context's.
+// Route chooses a worker for the request and books its load there, after a wait if that is configured. The caller must call
+// Decision.Done.End exactly when the request is over. Errors are *NoWorkerError, *ShedError, *UnknownModelError or the context's.
 func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
-	started := r.now()
-	model := ""
-	if req.Scan != nil {
-		model = req.Scan.ModelText(req.Body)
-	}
-	p, rewrite, ok := r.models.find(model)
-	if !ok {
-		r.metrics.turnedAway("", "unknown_model")
-		return nil, &UnknownModelError{Model: model, Known: r.Models()}
-	}
 	s := r.scratch.Get().(*scratch) //nolint:forcetypeassert // New makes the pool
 	defer r.scratch.Put(s)
-
-	set := r.workers.Set()
-	var err error
-	if s.eligible, err = p.eligible(set, &req.Subset, s.eligible[:0]); err != nil {
-		r.metrics.turnedAway(p.name, "no_worker")
+	a := attempt{scratch: s}
+	if err := r.prepare(ctx, req, &a); err != nil {
 		return nil, err
-	}
-	r.chain(ctx, p, s, req, cmp.Or(rewrite, model))
-	s.held.look(p, &s.chain)
-	s.candidates = r.candidates(p, s, started)
-	if r.saturated(s, p) {
-		r.metrics.turnedAway(p.name, "shed")
-		return nil, &ShedError{Pool: p.name, Limit: r.cfg.MaxInFlight, RetryAfter: r.cfg.RetryAfter}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s.demand = scoring.Demand{PromptTokens: s.chain.Tokens, BlockTokens: s.chain.BlockTokens, Chain: s.chain.Hashes}
-	rec := &record{router: r, pool: p, number: r.ids.Add(1), at: started}
-	rec.ranked = p.scorer.Pick(&s.demand, s.candidates, rec.rankedSpace[:0], &rec.booking)
-	return r.decide(rec, req, modelNames{asked: model, sent: rewrite}, s, set), nil
+	a.rec = &record{router: r, pool: a.pool, number: r.ids.Add(1), at: a.started}
+	if err := a.pool.gate.pass(ctx, &a); err != nil {
+		r.metrics.notPassed(a.pool.name, err)
+		return nil, err
+	}
+	return r.decide(&a), nil
 }
 
 // chain makes the prompt's chain; without a prompt it is empty, and only load decides. model is the name that the worker is
@@ -187,25 +172,14 @@ func (r *Router) chain(ctx context.Context, p *pool, s *scratch, req *Request, m
 	r.metrics.chain(p, &s.chain)
 }
 
-// saturated reports whether every candidate is at the limit of requests in flight.
-func (r *Router) saturated(s *scratch, p *pool) bool {
-	if r.cfg.MaxInFlight == 0 {
-		return false
-	}
-	for _, c := range s.candidates {
-		if p.scorer.Load(c.Slot).InFlight < r.cfg.MaxInFlight {
-			return false
-		}
-	}
-	return true
-}
-
 // decide turns the ranking into a decision and remembers it for the way back.
-func (r *Router) decide(rec *record, req *Request, names modelNames, s *scratch, set *worker.Set) *Decision {
-	p := rec.pool
-	rec.model, rec.requestID, rec.path, rec.tenant = names.asked, req.ID, req.Path, req.Tenant
+func (r *Router) decide(a *attempt) *Decision {
+	rec, p, req, s, set := a.rec, a.pool, a.req, a.scratch, a.set
+	rec.ranked, rec.waited = a.ranked, a.waited
+	rec.model, rec.requestID, rec.path, rec.tenant = a.names.asked, req.ID, req.Path, req.Tenant
 	rec.promptTokens, rec.rung, rec.why, rec.blocks = s.chain.Tokens, s.chain.Rung, s.chain.Why, len(s.chain.Hashes)
-	rec.blockTokens = s.chain.BlockTokens
+	rec.blockTokens, rec.session = s.chain.BlockTokens, a.session
+	rec.flow = a.flow()
 	rec.captured, rec.candidates = rec.ranked[0].CachedTokens, len(s.candidates)
 	rec.chain = append(r.chains.get(), s.chain.Hashes...)
 	rec.stream = req.Scan != nil && req.Scan.Stream
@@ -240,6 +214,7 @@ func (r *Router) decide(rec *record, req *Request, names modelNames, s *scratch,
 		rec.flight = p.flights.add(rec.slot, rec.chain, rec)
 	}
 	rec.fresh = s.chain.Tokens-rec.captured >= freshBlocks*s.chain.BlockTokens
+	a.remember()
 	r.table.put(rec)
 	r.recent.add(rec)
 	r.metrics.decided(rec, r.now().Sub(rec.at))
@@ -248,7 +223,7 @@ func (r *Router) decide(rec *record, req *Request, names modelNames, s *scratch,
 	}
 	return &Decision{
 		Rank: rankOf(rec.named[0], rec.slot),
-		ID:   rec.id(), Replica: r.replica, Pool: p.name, Model: names.sent, Destinations: list.String(),
+		ID:   rec.id(), Replica: r.replica, Pool: p.name, Model: a.names.sent, Destinations: list.String(),
 		PredictedCached: rec.captured, Strict: strict, Engine: engine, Done: Done{rec},
 	}
 }

@@ -8,9 +8,38 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"attache/internal/field"
 	"attache/internal/slot"
 	"attache/internal/worker"
 )
+
+// AffinityConfig says how sessions stick to workers. Which session a request belongs to is a hint: a header, or a member of its
+// body.
+type AffinityConfig struct {
+	// Mode is "off" (only what workers hold and have to do decides, which sends most sessions back where they were anyway),
+	// "soft" (the worker that answered the session last, unless it is saturated or gone) or "hard" (that worker, even if the
+	// request has to wait for it, unless it is gone).
+	Mode string `yaml:"mode"`
+	// TTL is how long after its last request a session is remembered.
+	TTL time.Duration `yaml:"ttl"`
+	// Sessions is how many are remembered at most; the ones used longest ago are forgotten first. Each takes about 200 bytes.
+	Sessions int `yaml:"sessions"`
+}
+
+const (
+	affinityOff  = "off"
+	affinitySoft = "soft"
+	affinityHard = "hard"
+)
+
+// Validate reports every field that breaks its rule.
+func (c AffinityConfig) Validate() error {
+	var check field.Checker
+	check.Check(c.Mode == affinityOff || c.Mode == affinitySoft || c.Mode == affinityHard, "mode", c.Mode, "must be off, soft or hard")
+	check.Check(c.TTL >= time.Second && c.TTL <= 1000*time.Hour, "ttl", c.TTL, "must be 1s to 1000h")
+	check.Check(c.Sessions >= 1 && c.Sessions <= 1<<24, "sessions", c.Sessions, "must be 1 to 16777216")
+	return check.Err()
+}
 
 // sessions remember which rank answered a session last, for a while: the least recently used are forgotten first. Safe for
 // concurrent use.
@@ -28,6 +57,7 @@ type session struct {
 	slot    slot.Slot
 	addr    netip.AddrPort // of the worker: a slot may be given to another one
 	expires time.Time
+	kept    bool // a request asked for it (CacheTTL): it sticks whatever the affinity
 }
 
 // sessionKey names a session of a tenant; 0: none.
@@ -39,7 +69,7 @@ func sessionKey(tenant, id string) uint64 {
 }
 
 // bind notes that a session was sent to a worker's rank, for ttl from now on; or longer, if it was bound there for longer.
-func (s *sessions) bind(key uint64, to slot.Slot, w *worker.Worker, now time.Time, ttl time.Duration) {
+func (s *sessions) bind(key uint64, to slot.Slot, w *worker.Worker, now time.Time, ttl time.Duration, kept bool) {
 	if key == 0 || ttl <= 0 {
 		return
 	}
@@ -48,11 +78,11 @@ func (s *sessions) bind(key uint64, to slot.Slot, w *worker.Worker, now time.Tim
 	if s.byKey == nil {
 		s.byKey = map[uint64]*list.Element{}
 	}
-	b := session{key: key, slot: to, addr: w.Addr, expires: now.Add(ttl)}
+	b := session{key: key, slot: to, addr: w.Addr, expires: now.Add(ttl), kept: kept}
 	if e := s.byKey[key]; e != nil {
 		was := e.Value.(*session) //nolint:forcetypeassert // nothing else is in the list
 		if was.slot == b.slot && was.addr == b.addr && was.expires.After(b.expires) {
-			b.expires = was.expires
+			b.expires, b.kept = was.expires, was.kept || b.kept
 		}
 		*was = b
 		s.order.MoveToFront(e)
@@ -64,23 +94,23 @@ func (s *sessions) bind(key uint64, to slot.Slot, w *worker.Worker, now time.Tim
 	}
 }
 
-// find is the rank that a session is bound to; ok is false when it is to none.
-func (s *sessions) find(key uint64, set *worker.Set, now time.Time) (at slot.Slot, ok bool) {
+// find is the rank that a session is bound to, and whether a request asked for that; ok is false when it is to none.
+func (s *sessions) find(key uint64, set *worker.Set, now time.Time) (at slot.Slot, kept, ok bool) {
 	if key == 0 {
-		return slot.None, false
+		return slot.None, false, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.byKey[key]
 	if e == nil {
-		return slot.None, false
+		return slot.None, false, false
 	}
 	b := e.Value.(*session) //nolint:forcetypeassert // nothing else is in the list
 	if w := set.BySlot(b.slot); now.After(b.expires) || w == nil || w.Addr != b.addr {
 		s.remove(e)
-		return slot.None, false
+		return slot.None, false, false
 	}
-	return b.slot, true
+	return b.slot, b.kept, true
 }
 
 // drop forgets a session: it is over, or its worker failed.

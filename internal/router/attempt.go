@@ -1,0 +1,108 @@
+package router
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"attache/internal/worker"
+	"attache/scoring"
+)
+
+// attempt is a request on its way to a decision.
+type attempt struct {
+	*scratch
+
+	router  *Router
+	req     *Request
+	pool    *pool
+	names   modelNames
+	set     *worker.Set
+	rec     *record
+	ranked  []scoring.Ranked // once it is booked
+	started time.Time
+	waited  time.Duration // at the gate
+	session uint64        // that it belongs to; 0 none
+}
+
+// prepare finds the pool, the candidates and what they hold.
+func (r *Router) prepare(ctx context.Context, req *Request, a *attempt) error {
+	model := ""
+	if req.Scan != nil {
+		model = cmp.Or(req.Hints.Model, req.Scan.ModelText(req.Body))
+	}
+	p, rewrite, ok := r.models.find(model)
+	if !ok {
+		r.metrics.turnedAway("", "unknown_model")
+		return &UnknownModelError{Model: model, Known: r.Models()}
+	}
+	if rewrite == "" && req.Hints.Model != "" {
+		rewrite = model
+	}
+	a.router, a.req, a.pool, a.names = r, req, p, modelNames{asked: model, sent: rewrite}
+	a.set, a.started = r.workers.Set(), r.now()
+	a.session = sessionKey(req.Tenant, req.Hints.Session)
+	var err error
+	if a.eligible, err = p.eligible(a.set, req, a.eligible[:0]); err != nil {
+		r.metrics.turnedAway(p.name, "no_worker")
+		return err
+	}
+	r.chain(ctx, p, a.scratch, req, cmp.Or(rewrite, model))
+	a.demand = scoring.Demand{
+		PromptTokens: a.chain.Tokens, BlockTokens: a.chain.BlockTokens, OutputTokens: req.Hints.OutputTokens, Chain: a.chain.Hashes,
+		Key: a.session, Limits: r.limitsOf(req), Policy: req.Hints.Policy,
+	}
+	return a.look(a.started)
+}
+
+// look works out who may serve and what they hold, as of now.
+func (a *attempt) look(now time.Time) (err error) {
+	if a.eligible, err = a.pool.eligible(a.set, a.req, a.eligible[:0]); err != nil {
+		return err
+	}
+	a.held.look(a.pool, &a.chain)
+	a.candidates = a.router.candidates(a.pool, a.scratch, now)
+	a.bind(now)
+	return nil
+}
+
+// bind marks the candidate that the request's session is bound to, and leaves only that one where affinity is hard.
+func (a *attempt) bind(now time.Time) {
+	to, kept, bound := a.pool.sessions.find(a.session, a.set, now)
+	if !bound {
+		return
+	}
+	a.demand.Sticky = kept || a.router.cfg.Affinity.Mode == affinitySoft
+	for i := range a.candidates {
+		if c := &a.candidates[i]; c.Slot == to {
+			c.Bound = true
+			if a.router.cfg.Affinity.Mode == affinityHard {
+				a.candidates[0] = *c
+				a.candidates = a.candidates[:1]
+			}
+			return
+		}
+	}
+}
+
+// pick books the request on the best candidate; false: all are saturated.
+func (a *attempt) pick() bool {
+	a.ranked = a.pool.scorer.Pick(&a.demand, a.candidates, a.rec.rankedSpace[:0], &a.rec.booking)
+	return len(a.ranked) > 0
+}
+
+// remember binds the request's session to the rank that was chosen.
+func (a *attempt) remember() {
+	cfg, ttl := &a.router.cfg.Affinity, a.req.Hints.CacheTTL
+	kept := ttl > 0
+	if cfg.Mode != affinityOff || a.pool.scorer.Policy() == "session" {
+		ttl = max(ttl, cfg.TTL)
+	}
+	switch {
+	case a.session == 0:
+	case a.req.Hints.SessionFinal:
+		a.pool.sessions.drop(a.session)
+	default:
+		a.pool.sessions.bind(a.session, a.rec.slot, a.rec.named[0], a.started, ttl, kept)
+	}
+}
