@@ -14,12 +14,15 @@ type idle struct {
 
 // layer are the blocks released at about the same time.
 type layer struct {
-	at     float64
+	at     float64 // as exact as reuse remembers it, so that what it remembers of a layer is not before it
 	blocks int
 }
 
 // grain is how many seconds are one layer.
 const grain = 1.0
+
+// mostLayers bounds the memory for a cache whose size is not known, which nothing is evicted from: more than an hour of layers.
+const mostLayers = 4096
 
 // add puts blocks that were released now at the end.
 func (d *idle) add(now float64, blocks int) {
@@ -27,6 +30,7 @@ func (d *idle) add(now float64, blocks int) {
 		return
 	}
 	d.blocks += blocks
+	now = float64(float32(now))
 	if n := len(d.layers); n > d.first && now-d.layers[n-1].at < grain {
 		d.layers[n-1].blocks += blocks
 		return
@@ -36,24 +40,22 @@ func (d *idle) add(now float64, blocks int) {
 		d.first = 0
 	}
 	d.layers = append(d.layers, layer{now, blocks})
+	if len(d.layers)-d.first > mostLayers { // the oldest two become one
+		d.layers[d.first+1].blocks += d.layers[d.first].blocks
+		d.first++
+	}
 }
 
 // take takes blocks that were released at some time out, because a request uses them again; where fewer are left of that time
 // than there should be, older ones.
 func (d *idle) take(at float64, blocks int) {
-	i, found := slices.BinarySearchFunc(d.layers[d.first:], at, func(l layer, at float64) int {
-		switch {
-		case l.at+grain <= at:
+	next, _ := slices.BinarySearchFunc(d.layers[d.first:], at, func(l layer, at float64) int {
+		if l.at <= at {
 			return -1
-		case l.at > at:
-			return 1
 		}
-		return 0
+		return 1
 	})
-	if i += d.first; !found {
-		i--
-	}
-	for ; i >= d.first && blocks > 0; i-- {
+	for i := d.first + next - 1; i >= d.first && blocks > 0; i-- {
 		n := min(d.layers[i].blocks, blocks)
 		d.layers[i].blocks -= n
 		d.blocks -= n
