@@ -86,14 +86,18 @@ func (l *slotLoad) leave(b *Booking) {
 	l.left = max(0, l.left)
 }
 
-// progress notes that a booking in the backlog has only so many raw seconds and uncached tokens left.
+// progress notes that a booking in the backlog has only so many raw seconds and uncached tokens left. If the clock believes
+// that fewer seconds are left, it goes on to believe it.
 func (l *slotLoad) progress(b *Booking, left float64, uncached int) {
-	if !b.queued || left >= b.left {
+	if !b.queued {
 		return
 	}
-	l.left = max(0, l.left-(b.left-left))
 	l.tokens -= b.uncached - uncached
-	b.left, b.uncached, b.prefill = left, uncached, max(left, minPrefill)
+	b.uncached, b.prefill = uncached, max(left, minPrefill)
+	if left < b.left {
+		l.left = max(0, l.left-(b.left-left))
+		b.left = left
+	}
 }
 
 // minPrefill keeps what is left of a prefill from being divided by nothing.

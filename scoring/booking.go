@@ -23,7 +23,6 @@ type Booking struct {
 	output      int     // expected tokens of the answer
 	own         float64 // raw seconds of its own prefill
 	ahead       float64 // raw seconds of the backlog that it found
-	live        bool    // the end of its prefill will be told
 	began       float64
 
 	// Guarded by Scorer.mu.
@@ -34,11 +33,13 @@ type Booking struct {
 	older, newer *Booking  // among all
 	prefill      float64   // raw seconds of prefill, less what is known to be computed
 	left         float64   // of them, those that the clock has not worked off
+	live         bool      // the end of its prefill will be told
 	queued       bool      // is in the backlog
 	prefilled    bool      // said to be computed
 	moved        bool
 	ended        bool
-	observed     bool
+	observed     bool // its prefill has taught the speed
+	told         bool // its outcome has been learnt from
 }
 
 // Prefilled says that the worker has computed the prompt: what is left of its prefill is released.
@@ -80,6 +81,9 @@ func (b *Booking) End() {
 	if s := b.scorer; s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if !b.ended {
+			s.residence.add(s.instant() - b.began)
+		}
 		s.end(b)
 	}
 }
@@ -92,7 +96,6 @@ func (s *Scorer) end(b *Booking) {
 	b.ended = true
 	s.inFlight--
 	now := s.update(b.load)
-	s.residence.add(now - b.began)
 	s.list.remove(b)
 	b.load.leave(b)
 	b.load.exit(b)
@@ -111,7 +114,7 @@ func (s *Scorer) giveBack(b *Booking, now float64) {
 }
 
 // Move books the request on another slot instead, whose worker takes over: its prefill starts anew there and is taken to
-// be as long. It does nothing after End, or when the request is there already.
+// be as long; nobody tells when it is over. It does nothing after End, or when the request is there already.
 func (b *Booking) Move(to slot.Slot) {
 	s := b.scorer
 	if s == nil || to == slot.None {
@@ -132,8 +135,8 @@ func (b *Booking) Move(to slot.Slot) {
 	chain := b.chain.whole()
 	s.giveBack(b, now)
 	s.update(target)
-	b.load, b.moved = target, true
-	b.prefill = b.own
+	b.load, b.moved, b.live = target, true, false
+	b.prefill, b.uncached = b.own, max(b.prompt-b.cached, 0)
 	target.enter(b)
 	s.hold(b, chain)
 	if !b.prefilled {

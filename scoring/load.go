@@ -267,6 +267,10 @@ func (s *Scorer) Observe(b *Booking, o Outcome) {
 func (s *Scorer) learn(b *Booking, o Outcome) (timed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if b.told {
+		return false
+	}
+	b.told = true
 	if o.OutputTokens > 0 {
 		s.output.add(float64(o.OutputTokens))
 	}
@@ -295,7 +299,9 @@ func (s *Scorer) Load(sl slot.Slot) Load {
 		return Load{SpeedFactor: s.calibration.factor()}
 	}
 	s.update(s.loads[sl])
-	return s.loads[sl].Load
+	load := s.loads[sl].Load
+	load.SharedBlocks, load.EvictionBlocks, load.RoomSeconds = 0, 0, 0 // of a request, and there is none
+	return load
 }
 
 // Forget frees a slot: what is booked there stays with the bookings, and whoever gets the slot next starts empty.

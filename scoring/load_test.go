@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"pgregory.net/rapid"
 
 	"attache/internal/block"
 	"attache/internal/slot"
@@ -21,7 +20,13 @@ type clock struct{ time.Time }
 
 func (c *clock) wait(seconds float64) { c.Time = c.Add(time.Duration(seconds * float64(time.Second))) }
 
-func newScorer(tb testing.TB, cfg Config) (*Scorer, *clock) {
+// fataler is a test, or a case that was drawn.
+type fataler interface {
+	Helper()
+	Fatal(...any)
+}
+
+func newScorer(tb fataler, cfg Config) (*Scorer, *clock) {
 	tb.Helper()
 	c := &clock{time.Unix(1_000_000, 0)}
 	s, err := New(cfg, func() time.Time { return c.Time }, rand.New(rand.NewPCG(1, 2)), prometheus.NewRegistry())
@@ -168,145 +173,6 @@ func TestForgottenSlot(t *testing.T) {
 	if got := s.Load(0); got.InFlight != 0 || got.QueueSeconds != 0 || s.Load(3).InFlight != 0 {
 		t.Errorf("after the end: %+v, and %+v where it was moved to afterwards", got, s.Load(3))
 	}
-}
-
-// twin is the dumb second implementation of the clock: one list per slot, worked off in small steps of a loop.
-type twin struct {
-	slots  [3][]*twinEntry
-	booked map[*Booking]*twinEntry
-}
-
-type twinEntry struct {
-	slot           int
-	left, estimate float64
-	prompt         int
-	uncached       int
-	gone           bool // from the backlog
-	ended          bool
-}
-
-func (w *twin) wait(seconds float64) {
-	for s := range w.slots {
-		work := seconds
-		for _, e := range w.slots[s] {
-			if e.slot == s && !e.gone && !e.ended {
-				done := min(work, e.left)
-				e.left -= done
-				work -= done
-			}
-		}
-	}
-}
-
-func (w *twin) load(s int) (l Load) {
-	tokens := 0.0
-	for _, e := range w.slots[s] {
-		if e.slot != s || e.ended {
-			continue
-		}
-		l.InFlight++
-		l.ContextTokens += e.prompt
-		l.ContextBlocks += (e.prompt + 15) / 16
-		if !e.gone {
-			l.QueueSeconds += e.left
-			tokens += float64(e.uncached) * e.left / e.estimate
-		}
-	}
-	l.PrefillTokens = int(tokens)
-	return l
-}
-
-// TestBookings runs random scripts of requests against the twin; at the end, when all are over, nothing is left.
-func TestBookings(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := &clock{time.Unix(1_000_000, 0)}
-		s, err := New(DefaultConfig(), func() time.Time { return c.Time }, rand.New(rand.NewPCG(1, 2)), prometheus.NewRegistry())
-		if err != nil {
-			t.Fatal(err)
-		}
-		dumb := &twin{booked: map[*Booking]*twinEntry{}}
-		var bookings []*Booking
-		anyBooking := func(t *rapid.T) *Booking {
-			if len(bookings) == 0 {
-				t.Skip("no request yet")
-			}
-			return bookings[rapid.IntRange(0, len(bookings)-1).Draw(t, "booking")]
-		}
-		same := func(t *rapid.T) {
-			for i := range dumb.slots {
-				got, want := s.Load(slot.Slot(i)), dumb.load(i)
-				ok := near(got.QueueSeconds, want.QueueSeconds, 1e-6) && near(float64(got.PrefillTokens), float64(want.PrefillTokens), 1.5)
-				got.QueueSeconds, got.PrefillTokens, got.LastTurn = want.QueueSeconds, want.PrefillTokens, 0
-				want.SpeedFactor, want.ActiveBlocks, want.OutputTokens = 1, want.ContextBlocks, want.InFlight*assumedOutput
-				got.EvictionBlocks, got.RoomSeconds = 0, 0
-				if !ok || got != want {
-					t.Fatalf("slot %d: load %+v, want %+v", i, s.Load(slot.Slot(i)), want)
-				}
-			}
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"pick": func(t *rapid.T) {
-				cands := candidates(rapid.IntRange(1, 3).Draw(t, "candidates"))
-				prompt := rapid.IntRange(0, 20_000).Draw(t, "prompt")
-				for i := range cands {
-					cands[i].CachedTokens = rapid.IntRange(0, prompt).Draw(t, "cached")
-				}
-				ranked, b := pick(s, ask(prompt), cands)
-				for i := 1; i < len(ranked); i++ {
-					if ranked[i].Terms.Total < ranked[i-1].Terms.Total {
-						t.Fatalf("candidate %d is dearer than the next: %v, %v", i-1, ranked[i-1].Terms, ranked[i].Terms)
-					}
-				}
-				w := int(ranked[0].Slot)
-				e := &twinEntry{slot: w, prompt: prompt, uncached: prompt - ranked[0].CachedTokens}
-				e.estimate = qwen.Prefill(e.uncached, ranked[0].CachedTokens)
-				e.left = e.estimate
-				if want := dumb.load(w).QueueSeconds + e.estimate; !near(b.PredictedTTFT.Seconds(), want, 1e-6) {
-					t.Fatalf("predicted %v s, want %v", b.PredictedTTFT.Seconds(), want)
-				}
-				dumb.slots[w] = append(dumb.slots[w], e)
-				dumb.booked[b] = e
-				bookings = append(bookings, b)
-			},
-			"prefilled": func(t *rapid.T) {
-				b := anyBooking(t)
-				b.Prefilled()
-				dumb.booked[b].gone = true
-			},
-			"end": func(t *rapid.T) {
-				b := anyBooking(t)
-				b.End()
-				dumb.booked[b].ended = true
-			},
-			"move": func(t *rapid.T) {
-				b, to := anyBooking(t), rapid.IntRange(0, 2).Draw(t, "to")
-				b.Move(slot.Slot(to))
-				if e := dumb.booked[b]; !e.ended && e.slot != to {
-					e.ended = true // there; and a fresh one here
-					fresh := *e
-					fresh.ended, fresh.slot, fresh.left = false, to, e.estimate
-					dumb.slots[to] = append(dumb.slots[to], &fresh)
-					dumb.booked[b] = &fresh
-				}
-			},
-			"wait": func(t *rapid.T) {
-				seconds := float64(rapid.IntRange(0, 1500).Draw(t, "ms")) / 1000
-				c.wait(seconds)
-				dumb.wait(seconds)
-			},
-			"": same,
-		})
-		for _, b := range bookings {
-			b.End()
-		}
-		for i := range dumb.slots {
-			got := s.Load(slot.Slot(i))
-			got.LastTurn = 0
-			if got != (Load{SpeedFactor: 1}) {
-				t.Fatalf("all requests are over, slot %d has load %+v", i, got)
-			}
-		}
-	})
 }
 
 // TestConcurrent lets everything happen at once, under the race detector when that is on; when all requests are over
