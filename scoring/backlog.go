@@ -11,9 +11,9 @@ import "attache/internal/slot"
 // them, so that a better k corrects what is booked already.
 type slotLoad struct {
 	Load
+	speed
 
 	slot slot.Slot
-	speed
 	idle idle
 
 	head, tail *Booking // bookings with prefill left

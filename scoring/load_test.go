@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"attache/internal/block"
 	"attache/internal/slot"
 )
 
@@ -235,7 +234,7 @@ func BenchmarkPick(b *testing.B) {
 				var dst []Ranked
 				d := ask(2048)
 				for i := range uint64(128) {
-					d.Chain = append(d.Chain, block.Hash(i*0x9e3779b97f4a7c15))
+					d.Chain = append(d.Chain, i*0x9e3779b97f4a7c15)
 				}
 				b.ReportAllocs()
 				for b.Loop() {
