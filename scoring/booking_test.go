@@ -315,3 +315,32 @@ func TestBookings(t *testing.T) {
 		}
 	})
 }
+
+// TestTurn: a prefill's time begins when the one before it is over, be that told or believed, and the clock was asked late.
+func TestTurn(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		s, c := newScorer(t, DefaultConfig())
+		one := candidates(1)
+		one[0].Live = told
+		_, first := pick(s, ask(8192), one)
+		one[0].Live = true
+		_, second := pick(s, ask(8192), one)
+		if told {
+			c.wait(first.own)
+			first.Prefilled()
+		} else {
+			c.wait(first.own)
+		}
+		c.wait(2 * second.own)
+		second.Prefilled()
+		want := calibration{2 * second.own, second.own}
+		if told {
+			want = calibration{}
+			want.add(first.own, first.own, 0)
+			want.add(2*second.own, second.own, 0)
+		}
+		if got := s.SpeedFactor(); !near(got, want.factor(), 1e-6) {
+			t.Errorf("the first one's end is told: %v. k = %v, want %v", told, got, want.factor())
+		}
+	}
+}

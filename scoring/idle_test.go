@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"attache/internal/block"
 )
 
 // pile is the dumb second implementation of idle: one entry per block, oldest first.
@@ -133,5 +135,41 @@ func TestIdleIsBounded(t *testing.T) {
 	d.fit(7)
 	if d.blocks != 7 || d.layers[d.first].at != seconds-4 {
 		t.Errorf("made to fit, %d blocks are left, the oldest of %v s", d.blocks, d.layers[d.first].at)
+	}
+}
+
+// TestReclaim: what a request finds in the cache no longer lies idle while it runs, unless another one holds it anyway, and what
+// it does not find stays. One block in eight is looked at, and stands for all.
+func TestReclaim(t *testing.T) {
+	s, c := newScorer(t, DefaultConfig())
+	d := ask(16 * 800)
+	d.OutputTokens = 16 * 5
+	for i := range block.Hash(800) {
+		d.Chain = append(d.Chain, (i+1)<<32|i)
+	}
+	idle := func() int { return s.loads[0].idle.blocks }
+	run := func(cached int) *Booking {
+		one := candidates(1)
+		one[0].CachedTokens = 16 * cached
+		_, b := pick(s, d, one)
+		c.wait(10)
+		return b
+	}
+	run(0).End()
+	if idle() != 805 {
+		t.Errorf("after the first request %d blocks lie idle, want its prompt's 800 and its answer's 5", idle())
+	}
+	again := run(400)
+	if idle() != 405 {
+		t.Errorf("400 of them are used again, %d lie idle, want 405", idle())
+	}
+	beside := run(800)
+	if idle() != 405 {
+		t.Errorf("a request beside it that shares all of its prompt changes what lies idle to %d, want 405", idle())
+	}
+	again.End()
+	beside.End()
+	if idle() != 405+800+2*5 {
+		t.Errorf("when all are over %d blocks lie idle, want %d", idle(), 405+800+2*5)
 	}
 }

@@ -42,6 +42,7 @@ func TestPrice(t *testing.T) {
 		{name: "all is there", capacity: 1000, idle: []layer{{young, 1000}}, cached: 100},
 		{name: "the engine knows better: it has room", capacity: 1000, held: 900, idle: []layer{{young, 1000}}},
 		{name: "the engine knows better: half of it", capacity: 1000, held: 950, idle: []layer{{young, 1000}}, evicted: 50 * h},
+		{name: "the engine counts more than there can be", capacity: 1000, held: 1100, idle: []layer{{young, 1000}}, evicted: 100 * h},
 		// 1000*0.95 blocks are used without waiting, and of what is missing a request's residence of 4 s frees its share.
 		// 900 + 100 + (9+1)*300/16 + 9 + 1 = 1197: 247 are missing.
 		{name: "running requests fill it", capacity: 1000, active: 900, running: 9, roomSeconds: 4 * 247. / 1000},
