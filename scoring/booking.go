@@ -82,24 +82,21 @@ func (b *Booking) End() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !b.ended {
-			s.residence.add(s.instant() - b.began)
+			s.residence.add(s.end(b) - b.began)
 		}
-		s.end(b)
 	}
 }
 
-// end releases everything. The lock must be held.
-func (s *Scorer) end(b *Booking) {
-	if b.ended {
-		return
-	}
+// end releases everything of a booking that has not ended. The lock must be held.
+func (s *Scorer) end(b *Booking) (now float64) {
 	b.ended = true
 	s.inFlight--
-	now := s.update(b.load)
+	now = s.update(b.load)
 	s.list.remove(b)
 	b.load.leave(b)
 	b.load.exit(b)
 	s.giveBack(b, now)
+	return now
 }
 
 // giveBack leaves the blocks of a request that no other one needs to its slot's cache.
