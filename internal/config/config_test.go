@@ -258,6 +258,7 @@ var mistakes = []mistake{
 		`test.yaml:3: router.affinity.ttl: 0s: must be 1s to 1000h`},
 	{"an affinity without sessions", "router:\n  affinity:\n    sessions: 0",
 		`test.yaml:3: router.affinity.sessions: 0: must be 1 to 16777216`},
+	{"bookings that hardly last", "router:\n  booking_ttl: 59s", `test.yaml:2: router.booking_ttl: 59s: must be at least 1m`},
 	{"a negative alpha", "router:\n  scoring:\n    alpha: -0.01",
 		`test.yaml:3: router.scoring.alpha: -0.01: must be 0 to 10`},
 	{"an alpha above all", "router:\n  scoring:\n    alpha: 11",
@@ -504,6 +505,7 @@ var anything = []string{
 	"pools.events.topic",           // empty: all
 	"pools.events.pull",            // true or false
 	"router.auto",                  // true or false
+	"router.learnt_dir",            // may come later
 	"router.queue.classes.fair",    // true or false
 	"router.queue.evict",           // true or false
 	"router.events.snapshot_dir",   // may come later

@@ -41,6 +41,12 @@ type Config struct {
 	// remembered of a worker without events counts less the more of it turns out to be gone, and silent engines are asked
 	// more often for missed events where some were found. Off: it is shown only.
 	Auto bool `yaml:"auto"`
+	// LearntDir is a folder in which what was learnt of the workers' speed is kept, in a file with the pool's name: after a
+	// restart times are predicted as well as before. Empty: it is learnt anew, from the first fifty requests of each worker.
+	LearntDir string `yaml:"learnt_dir"`
+	// BookingTTL is how long a request may run before its booking is given up, as if its end had been lost. Too short a value
+	// makes workers with long answers look idle.
+	BookingTTL time.Duration `yaml:"booking_ttl"`
 	// Prompt is how a request's prompt is cut into blocks.
 	Prompt prompt.Config `yaml:"prompt"`
 	// Index is what is remembered of who holds which prefix.
@@ -60,6 +66,7 @@ func DefaultConfig() Config {
 		RetryAfter:   time.Second,
 		Alternatives: 3,
 		FeedbackTTL:  time.Minute,
+		BookingTTL:   time.Hour,
 		Recent:       200,
 		Prompt:       prompt.DefaultConfig(),
 		Index:        indexer.DefaultConfig(),
@@ -78,6 +85,7 @@ func (c Config) Validate() error {
 	check.Check(c.RetryAfter >= time.Second, "retry_after", c.RetryAfter, "must be at least 1s")
 	check.Check(c.Alternatives >= 1 && c.Alternatives <= 16, "alternatives", c.Alternatives, "must be 1 to 16 workers")
 	check.Check(c.FeedbackTTL >= time.Second, "feedback_ttl", c.FeedbackTTL, "must be at least 1s")
+	check.Check(c.BookingTTL >= time.Minute, "booking_ttl", c.BookingTTL, "must be at least 1m")
 	check.Check(c.Recent >= 0 && c.Recent <= 10000, "recent", c.Recent, "must be 0 to 10000 decisions")
 	check.Under("prompt", c.Prompt.Validate())
 	check.Under("index", c.Index.Validate())

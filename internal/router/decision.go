@@ -112,6 +112,12 @@ func parseID(id string) (replica string, number uint64, ok bool) {
 
 // stored takes in that the worker's engine holds so many leading blocks of the prompt: what it has computed of it is released.
 func (rec *record) stored(blocks int, all bool) {
+	rec.mu.Lock()
+	moved := rec.on > 0
+	rec.mu.Unlock()
+	if moved { // it is another worker's prefill now
+		return
+	}
 	if all {
 		rec.booking.Prefilled()
 		rec.pool.gate.poke()

@@ -181,6 +181,8 @@ func (r *Router) Observe(set *worker.Set) {
 	r.seen = set
 	for _, p := range r.pools {
 		p.ledger.Observe(set)
+		r.remindOf(p, set)
+		p.gate.poke()
 	}
 	if before == nil {
 		return
@@ -192,6 +194,13 @@ func (r *Router) Observe(set *worker.Set) {
 		}
 		is := set.BySlot(was.Slot)
 		gone := is == nil || is.Addr != was.Addr
+		if was.Eligible() && (gone || is.State == worker.Unhealthy || is.State == worker.Suspect) {
+			r.table.each(func(rec *record) {
+				if rec.pool == p && rec.carrier().Addr == was.Addr {
+					rec.fallBack(set)
+				}
+			})
+		}
 		for _, s := range was.Slots() {
 			if gone || is.Epoch != was.Epoch {
 				p.index.Clear(s)
@@ -200,13 +209,6 @@ func (r *Router) Observe(set *worker.Set) {
 				p.scorer.Forget(s)
 				p.fidelities.forget(s)
 			}
-		}
-		if was.Eligible() && (gone || is.State == worker.Unhealthy || is.State == worker.Suspect) {
-			r.table.each(func(rec *record) {
-				if rec.pool == p && rec.carrier().Addr == was.Addr {
-					rec.fallBack(set)
-				}
-			})
 		}
 	}
 }
@@ -224,17 +226,34 @@ func (r *Router) Run(ctx context.Context) error {
 	if err := r.Load(ctx); err != nil {
 		return err
 	}
-	tick := time.NewTicker(upkeep)
+	r.remind()
+	defer r.note()
+	tick, noted := time.NewTicker(upkeep), r.now()
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			if r.now().Sub(noted) >= learntEvery {
+				r.note()
+				noted = r.now()
+			}
+			r.expire()
 			r.metrics.forgotten(r.table.forget(r.now().Add(-r.cfg.FeedbackTTL)))
 			r.refreshCapacities()
 			r.hold()
 			r.probe(ctx)
+		}
+	}
+}
+
+// expire gives up bookings whose ends must have been lost.
+func (r *Router) expire() {
+	for _, p := range r.pools {
+		if n := p.scorer.Expire(r.cfg.BookingTTL); n > 0 {
+			r.metrics.expired.WithLabelValues(p.name).Add(float64(n))
+			r.log.Warn("requests have run too long and are not counted as load any more", "pool", p.name, "requests", n, "booking_ttl", r.cfg.BookingTTL)
 		}
 	}
 }

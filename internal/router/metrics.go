@@ -17,6 +17,7 @@ type metrics struct {
 	requests   *prometheus.CounterVec // decisions by pool
 	refused    *prometheus.CounterVec // requests that got no decision, by pool and reason
 	dropped    *prometheus.CounterVec // those that found no room, by pool and reason in llm-d's words
+	expired    *prometheus.CounterVec // bookings given up, by pool
 	waited     *prometheus.HistogramVec
 	depth      *prometheus.Desc     // requests that wait, by pool
 	seconds    prometheus.Histogram // time that Route took
@@ -56,8 +57,9 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 			"pool", "reason"),
 		dropped: counter("dropped_total", "Requests that found no room on any worker, by what became of them; the reason is that of "+
 			"the header x-llm-d-request-dropped-reason.", "pool", "reason"),
-		waited: histogram("queue_seconds", "Time that requests waited for a worker with room, in seconds; only those that had to."),
-		depth:  prometheus.NewDesc("attache_router_queue_depth", "Requests that wait for a worker with room.", []string{"pool"}, nil),
+		expired: counter("expired_total", "Requests that ran longer than booking_ttl and are not counted as load any more.", "pool"),
+		waited:  histogram("queue_seconds", "Time that requests waited for a worker with room, in seconds; only those that had to."),
+		depth:   prometheus.NewDesc("attache_router_queue_depth", "Requests that wait for a worker with room.", []string{"pool"}, nil),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "attache_router_decision_seconds",
 			Help:    "Time from a complete request to its decision, in seconds.",
 			Buckets: []float64{1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, .1, 1, 10}}),

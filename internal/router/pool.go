@@ -27,6 +27,7 @@ type pool struct {
 	flights  flights
 	gate     *gate
 	sessions sessions
+	learnt   atomic.Pointer[scoring.Learnt] // before the last restart; nil: nothing
 
 	fidelities fidelities
 	trust      atomic.Pointer[[]float64] // by slot; see refreshTrust

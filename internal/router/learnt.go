@@ -1,0 +1,107 @@
+package router
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"attache/internal/slot"
+	"attache/internal/worker"
+	"attache/scoring"
+)
+
+// learntEvery is how often what the scoring has learnt is saved.
+const learntEvery = 30 * time.Second
+
+// learntPath is where what the pool's scoring has learnt is kept; "" nowhere.
+func (r *Router) learntPath(p *pool) string {
+	if r.cfg.LearntDir == "" {
+		return ""
+	}
+	return filepath.Join(r.cfg.LearntDir, p.name+".learnt.json")
+}
+
+// remind brings back what the scoring of all pools had learnt before a restart.
+func (r *Router) remind() {
+	for _, p := range r.pools {
+		path := r.learntPath(p)
+		if path == "" {
+			continue
+		}
+		learnt, err := readLearnt(path)
+		if err == nil {
+			p.learnt.Store(&learnt)
+			err = p.scorer.Restore(learnt, ranksOf(r.workers.Set().Pool(p.name)))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			p.learnt.Store(nil)
+			r.log.Warn("what was learnt of the workers' speed cannot be used; it is learnt anew", "file", path, "error", err)
+		}
+	}
+}
+
+func readLearnt(path string) (l scoring.Learnt, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return l, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	return scoring.ReadLearnt(f)
+}
+
+// remindOf brings back what was learnt of workers that appear later.
+func (r *Router) remindOf(p *pool, set *worker.Set) {
+	if learnt := p.learnt.Load(); learnt != nil {
+		_ = p.scorer.Restore(*learnt, ranksOf(set.Pool(p.name))) // it was taken once, and nothing of it has changed
+	}
+}
+
+// note saves what the scoring of all pools has learnt.
+func (r *Router) note() {
+	for _, p := range r.pools {
+		path := r.learntPath(p)
+		if path == "" {
+			continue
+		}
+		names := map[slot.Slot]string{}
+		for name, s := range ranksOf(r.workers.Set().Pool(p.name)) {
+			names[s] = name
+		}
+		if err := writeLearnt(path, p.scorer.Learnt(names)); err != nil {
+			r.log.Error("saving what was learnt of the workers' speed failed", "file", path, "error", err)
+		}
+	}
+}
+
+// writeLearnt replaces a file as a whole.
+func writeLearnt(path string, l scoring.Learnt) error {
+	text, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }() // gone when all went well
+	_, err = tmp.Write(append(text, '\n'))
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
+
+// ranksOf names the ranks of workers over restarts.
+func ranksOf(workers []*worker.Worker) map[string]slot.Slot {
+	ranks := map[string]slot.Slot{}
+	for _, w := range workers {
+		for rank, s := range w.Slots() {
+			ranks[w.Name+"/"+strconv.Itoa(rank)] = s
+		}
+	}
+	return ranks
+}
