@@ -32,6 +32,7 @@ type metrics struct {
 	reports    *prometheus.CounterVec   // reports that found no decision, by reason
 	unheard    prometheus.Counter       // decisions that ended without a report
 	inFlight   *prometheus.Desc         // bookings by pool and worker
+	sessions   *prometheus.Desc         // bound sessions by pool
 	backlog    *prometheus.Desc         // seconds of booked prefill by pool and worker
 	fidelity   *prometheus.Desc         // predicted against delivered
 	router     *Router
@@ -57,9 +58,10 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 			"pool", "reason"),
 		dropped: counter("dropped_total", "Requests that found no room on any worker, by what became of them; the reason is that of "+
 			"the header x-llm-d-request-dropped-reason.", "pool", "reason"),
-		expired: counter("expired_total", "Requests that ran longer than booking_ttl and are not counted as load any more.", "pool"),
-		waited:  histogram("queue_seconds", "Time that requests waited for a worker with room, in seconds; only those that had to."),
-		depth:   prometheus.NewDesc("attache_router_queue_depth", "Requests that wait for a worker with room.", []string{"pool"}, nil),
+		expired:  counter("expired_total", "Requests that ran longer than booking_ttl and are not counted as load any more.", "pool"),
+		waited:   histogram("queue_seconds", "Time that requests waited for a worker with room, in seconds; only those that had to."),
+		depth:    prometheus.NewDesc("attache_router_queue_depth", "Requests that wait for a worker with room.", []string{"pool"}, nil),
+		sessions: prometheus.NewDesc("attache_router_sessions", "Sessions that are bound to a worker.", []string{"pool"}, nil),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "attache_router_decision_seconds",
 			Help:    "Time from a complete request to its decision, in seconds.",
 			Buckets: []float64{1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, .1, 1, 10}}),
@@ -110,6 +112,7 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.inFlight
 	ch <- m.depth
+	ch <- m.sessions
 	ch <- m.backlog
 	ch <- m.fidelity
 }
@@ -118,6 +121,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, p := range m.router.pools {
 		ch <- prometheus.MustNewConstMetric(m.depth, prometheus.GaugeValue, float64(p.gate.depth()), p.name)
+		ch <- prometheus.MustNewConstMetric(m.sessions, prometheus.GaugeValue, float64(p.sessions.count()), p.name)
 	}
 	for _, w := range m.router.workers.Set().All() {
 		p := m.router.byName[w.Pool]
