@@ -15,12 +15,24 @@ type Ranked struct {
 	live bool
 }
 
-// before orders candidates: those within the limits first, then lowest total, then lowest tie.
+// before orders candidates: those within the limits first, of these those that are not passed over, then lowest total, then
+// lowest tie.
 func before(a, b *Terms) bool {
-	if a.Saturated != b.Saturated {
-		return b.Saturated
+	if x, y := a.rung(), b.rung(); x != y {
+		return x < y
 	}
 	return a.Total < b.Total || a.Total == b.Total && a.Tie < b.Tie
+}
+
+// rung is 0 for candidates that costs decide between; higher ones come after all of a lower one.
+func (t *Terms) rung() (rung int) {
+	if t.Passed {
+		rung = 1
+	}
+	if t.Saturated {
+		rung += 2
+	}
+	return rung
 }
 
 // cheapest returns the index of the first in order. Among n equals each has a chance of 1/n.
@@ -101,19 +113,23 @@ func (s *Scorer) temperatureOf(d *Demand) float64 {
 }
 
 // softmax draws an index with probability proportional to exp(-cost / ((highest - lowest) * temperature)); all equal when
-// the costs are. u in [0, 1) decides: the first index whose cumulated probability reaches it. Those beyond a limit are not
-// drawn, unless all are: then the first.
+// the costs are. u in [0, 1) decides: the first index whose cumulated probability reaches it. Only those of the lowest rung are
+// drawn.
 func softmax(terms []Terms, temperature, u float64) int {
+	rung := math.MaxInt
+	for i := range terms {
+		rung = min(rung, terms[i].rung())
+	}
 	lowest, highest := math.Inf(1), math.Inf(-1)
 	for i := range terms {
-		if !terms[i].Saturated {
+		if terms[i].rung() == rung {
 			lowest = min(lowest, terms[i].Total)
 			highest = max(highest, terms[i].Total)
 		}
 	}
 	weight := func(t *Terms) float64 { // relative to the lowest cost: the quotient is the same, and nothing overflows
 		switch {
-		case t.Saturated:
+		case t.rung() != rung:
 			return 0
 		case lowest == highest:
 			return 1

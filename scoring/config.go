@@ -10,8 +10,12 @@ import (
 // Config says how a worker is chosen.
 type Config struct {
 	// Policy is "time" (predicted seconds: prefix reuse, queues and running answers weighed against each other), "dynamo"
-	// (the linear block cost of NVIDIA Dynamo's router), "least-load" (fewest requests in flight, then least booked
-	// prefill), "round-robin" or "random". The last three do not look at prefixes at all.
+	// (the linear block cost of NVIDIA Dynamo's router), "weighted" (a blend of cache, load and latency), "lmetric" (uncached
+	// tokens times requests), "token-load" (uncached tokens), "sticky" (the same, but only among warm workers until they are
+	// saturated), "least-load" (fewest requests in flight, then least booked prefill), "power-of-two" (the less busy of two drawn
+	// at random), "chwbl" (by a hash of the prompt's beginning, with bounded loads), "session" (where the session was answered
+	// before), "round-robin" or "random". To compare with, there are restatements of rules that other gateways publish:
+	// "sglang-cache-aware", "aibrix-prefix", "blend-3-2-2" and "preble".
 	Policy string `yaml:"policy"`
 	// Temperature spreads decisions over good candidates instead of always taking the best: the chance of a candidate falls
 	// with exp(-cost / (temperature * (highest - lowest cost))). 0: always the best, and chance only among equals, as it
@@ -32,11 +36,20 @@ type Config struct {
 	Speed SpeedConfig `yaml:"speed"`
 	// Dynamo are the parameters of policy "dynamo".
 	Dynamo DynamoConfig `yaml:"dynamo"`
+	// Weighted are the parameters of policy "weighted".
+	Weighted WeightedConfig `yaml:"weighted"`
+	// Sticky are the parameters of policy "sticky".
+	Sticky StickyConfig `yaml:"sticky"`
+	// CHWBL are the parameters of policy "chwbl".
+	CHWBL CHWBLConfig `yaml:"chwbl"`
 }
 
-// DynamoOverride replaces weights of policy dynamo for one request; nil leaves one as it is.
+// DynamoOverride replaces weights of policy dynamo for one request; nil leaves one as it is. Dynamo's assume_kv_reuse is not
+// among them: without it a Demand has no Chain.
 type DynamoOverride struct {
-	OverlapScoreCredit, PrefillLoadScale, Temperature *float64
+	OverlapScoreCredit, PrefillLoadScale, SharedCacheMultiplier, Temperature *float64
+
+	TrackPrefillTokens *bool
 }
 
 // DynamoConfig are the parameters of Dynamo's linear cost, by its names.
@@ -52,6 +65,20 @@ type DynamoConfig struct {
 	PrefillLoadScale float64 `yaml:"prefill_load_scale"`
 	// DecodeActiveRequestWeight is what each request in flight counts, in blocks. 0: nothing.
 	DecodeActiveRequestWeight float64 `yaml:"decode_active_request_weight"`
+	// HostCacheHitWeight is what a block in a worker's host memory takes off the prefill, 0 to 1 blocks. 0: such blocks do not
+	// count.
+	HostCacheHitWeight float64 `yaml:"host_cache_hit_weight"`
+	// DiskCacheHitWeight is the same for a block on disk or beyond.
+	DiskCacheHitWeight float64 `yaml:"disk_cache_hit_weight"`
+	// SharedCacheMultiplier is the same for a block of a pool that all workers load from, beyond the worker's own device
+	// blocks. 0: they do not count. Such a block counts as well if it is in host memory or on disk, as with Dynamo.
+	SharedCacheMultiplier float64 `yaml:"shared_cache_multiplier"`
+	// TrackPrefillTokens counts prefill at all, this prompt's and what is booked. False: only resident blocks and requests
+	// count, as suits workers that only decode; on those cached blocks then come off the resident ones.
+	TrackPrefillTokens bool `yaml:"track_prefill_tokens"`
+	// TieBreak says who gets a request that costs the same on several workers: "random" or, as older versions of Dynamo had
+	// it, "tree-size": who holds the fewest blocks, as far as events tell, then chance.
+	TieBreak string `yaml:"tie_break"`
 }
 
 // DefaultConfig predicts seconds; its dynamo section is what Dynamo's own defaults are.
@@ -63,7 +90,13 @@ func DefaultConfig() Config {
 		Evict:       1,
 		Room:        3,
 		Speed:       SpeedConfig{Profile: profiles[0].name},
-		Dynamo:      DynamoConfig{OverlapScoreCredit: 1, PrefillLoadScale: 1},
+		Dynamo: DynamoConfig{
+			OverlapScoreCredit: 1, PrefillLoadScale: 1, HostCacheHitWeight: 0.75, DiskCacheHitWeight: 0.25,
+			TrackPrefillTokens: true, TieBreak: tieRandom,
+		},
+		Weighted: WeightedConfig{Cache: 0.6, Load: 0.3, Latency: 0.1, Batch: 0.5, Memory: 0.3, Distance: 0.2},
+		Sticky:   StickyConfig{Threshold: 0.8, TauTokens: 286_704},
+		CHWBL:    CHWBLConfig{LoadFactor: 1.25},
 	}
 }
 
@@ -84,30 +117,60 @@ func (c *Config) UnmarshalYAML(unmarshal func(any) error) error {
 
 // The names of the policies.
 const (
-	nameTime       = "time"
-	nameDynamo     = "dynamo"
-	nameLeastLoad  = "least-load"
-	nameRoundRobin = "round-robin"
-	nameRandom     = "random"
+	nameTime             = "time"
+	nameDynamo           = "dynamo"
+	nameWeighted         = "weighted"
+	nameLMetric          = "lmetric"
+	nameTokenLoad        = "token-load"
+	nameSticky           = "sticky"
+	nameLeastLoad        = "least-load"
+	namePowerOfTwo       = "power-of-two"
+	nameCHWBL            = "chwbl"
+	nameSession          = "session"
+	nameRoundRobin       = "round-robin"
+	nameRandom           = "random"
+	nameSGLangCacheAware = "sglang-cache-aware"
+	nameAIBrixPrefix     = "aibrix-prefix"
+	nameBlend            = "blend-3-2-2"
+	namePreble           = "preble"
 )
 
-var policies = []string{nameTime, nameDynamo, nameLeastLoad, nameRoundRobin, nameRandom}
+var policies = []string{
+	nameTime, nameDynamo, nameWeighted, nameLMetric, nameTokenLoad, nameSticky, nameLeastLoad, namePowerOfTwo, nameCHWBL, nameSession,
+	nameRoundRobin, nameRandom, nameSGLangCacheAware, nameAIBrixPrefix, nameBlend, namePreble,
+}
+
+// The ways to break ties of policy dynamo.
+const (
+	tieRandom   = "random"
+	tieTreeSize = "tree-size"
+)
 
 // policies makes all policies, by name.
 func (c Config) policies(speed Speed) map[string]Policy {
 	all := map[string]Policy{}
 	for _, p := range []Policy{
 		&timePolicy{speed: speed, alpha: c.Alpha, evict: c.Evict, room: c.Room, marginal: speed.marginal()},
-		&dynamoPolicy{dynamoWeights{
-			credit: c.Dynamo.OverlapScoreCredit, decay: c.Dynamo.OverlapScoreCreditDecay,
-			scale: c.Dynamo.PrefillLoadScale, request: c.Dynamo.DecodeActiveRequestWeight, host: 0.75, disk: 0.25,
-		}},
-		leastLoad{}, roundRobin{}, random{},
+		c.Dynamo.policy(), &weighted{c.Weighted}, lmetric{}, tokenLoad{}, &stickyPolicy{c.Sticky}, leastLoad{}, powerOfTwo{},
+		&chwbl{c.CHWBL.LoadFactor}, session{}, roundRobin{}, random{}, sglangCacheAware{}, aibrixPrefix{}, blend{}, &preble{speed},
 	} {
 		all[p.Name()] = p
 	}
 	return all
 }
+
+func (c *DynamoConfig) policy() Policy {
+	return &dynamoPolicy{
+		weights: dynamoWeights{
+			credit: c.OverlapScoreCredit, decay: c.OverlapScoreCreditDecay, scale: c.PrefillLoadScale, host: c.HostCacheHitWeight,
+			disk: c.DiskCacheHitWeight, shared: c.SharedCacheMultiplier, request: c.DecodeActiveRequestWeight,
+		},
+		tracking: c.TrackPrefillTokens, treeSize: c.TieBreak == tieTreeSize,
+	}
+}
+
+// mostWeight is more than any weight needs to be; larger ones would lose what they are added to.
+const mostWeight = 1e9
 
 // Validate reports every field that breaks its rule.
 func (c Config) Validate() error {
@@ -134,9 +197,29 @@ func (c Config) Validate() error {
 		{"dynamo.overlap_score_credit_decay", c.Dynamo.OverlapScoreCreditDecay},
 		{"dynamo.prefill_load_scale", c.Dynamo.PrefillLoadScale},
 		{"dynamo.decode_active_request_weight", c.Dynamo.DecodeActiveRequestWeight},
+		{"dynamo.shared_cache_multiplier", c.Dynamo.SharedCacheMultiplier},
+		{"weighted.cache", c.Weighted.Cache}, {"weighted.load", c.Weighted.Load}, {"weighted.latency", c.Weighted.Latency},
+		{"weighted.batch", c.Weighted.Batch}, {"weighted.memory", c.Weighted.Memory}, {"weighted.distance", c.Weighted.Distance},
+		{"sticky.tau_tokens", c.Sticky.TauTokens},
 	} {
-		check.Check(f.value >= 0 && f.value <= 1e9, f.key, f.value, "must be 0 to 1000000000")
+		check.Check(f.value >= 0 && f.value <= mostWeight, f.key, f.value, "must be 0 to 1000000000")
 	}
+	for _, f := range []struct {
+		key   string
+		value float64
+	}{
+		{"dynamo.host_cache_hit_weight", c.Dynamo.HostCacheHitWeight}, {"dynamo.disk_cache_hit_weight", c.Dynamo.DiskCacheHitWeight},
+	} {
+		check.Check(f.value >= 0 && f.value <= 1, f.key, f.value, "must be 0 to 1")
+	}
+	check.Check(c.Dynamo.TieBreak == tieRandom || c.Dynamo.TieBreak == tieTreeSize, "dynamo.tie_break", c.Dynamo.TieBreak,
+		"must be "+tieRandom+" or "+tieTreeSize)
+	w := &c.Weighted
+	check.Check(w.Cache != 0 || w.Load != 0 || w.Latency != 0, "weighted.cache", w.Cache, "must not be 0 while load and latency are")
+	check.Check(w.Batch != 0 || w.Memory != 0 || w.Distance != 0, "weighted.batch", w.Batch,
+		"must not be 0 while memory and distance are")
+	check.Check(c.Sticky.Threshold > 0 && c.Sticky.Threshold <= 1, "sticky.threshold", c.Sticky.Threshold, "must be above 0, to 1")
+	check.Check(c.CHWBL.LoadFactor >= 1 && c.CHWBL.LoadFactor <= 1000, "chwbl.load_factor", c.CHWBL.LoadFactor, "must be 1 to 1000")
 	check.Check(c.Speed.ChunkTokens >= 0 && c.Speed.ChunkTokens <= 1<<24, "speed.chunk_tokens", c.Speed.ChunkTokens,
 		"must be 0 (as the profile) to 16777216 tokens")
 	return check.Err()

@@ -77,14 +77,22 @@ type Candidate struct {
 	Live bool
 	// Bound says that the request's session was answered here before.
 	Bound bool
-	// Preference is the sum of the weights of preferred taints that the worker has.
+	// Preference is the sum of the weights of preferred taints that the worker has: above 0 it is preferred, below avoided.
 	Preference float64
+	// Decode says that the worker only decodes: others compute its prompts.
+	Decode bool
+	// ID is a hash that names the worker and rank in all gateways and after a restart, for policies that hash; 0 not known, then
+	// the number of the slot is hashed.
+	ID uint64
 
 	// How large the worker is, for policy weighted; 0 not known: as large as the largest.
 	BatchTokens int     // tokens per step of its engine at most
 	Memory      float64 // bytes of accelerator memory
 	Distance    float64 // from the gateway, in any unit; 0: nearest
 }
+
+// tiersKnown reports whether anybody said in which tiers the cached blocks lie.
+func (c *Candidate) tiersKnown() bool { return c.Tiers != [slot.Remote + 1]int32{} }
 
 // counted is how many cached tokens are worth as much as ones that are held on the device for sure.
 func (c *Candidate) counted() int {
@@ -124,7 +132,8 @@ type Contest struct {
 	MeanPrefill float64
 }
 
-// Policy says what it costs to send a request to each candidate; the lowest Total wins, then the lowest Tie, then chance.
+// Policy says what it costs to send a request to each candidate: of those that are not passed over the lowest Total wins, then
+// the lowest Tie, then chance.
 // Implementations are pure and safe for concurrent use.
 type Policy interface {
 	// Name is what the configuration calls the policy.

@@ -1,6 +1,10 @@
 package scoring
 
-import "math"
+import (
+	"math"
+
+	"attache/internal/slot"
+)
 
 // dynamoWeights are the parameters of Dynamo's cost, with its letters.
 type dynamoWeights struct {
@@ -31,7 +35,6 @@ type dynamoInput struct {
 	activeRequests float64
 	preferred      float64 // sum of the weights of preferred taints
 
-	unknown    bool // the worker has no load entry
 	noTracking bool // prefill load is not tracked
 	decodePool bool // the worker only decodes
 }
@@ -41,13 +44,14 @@ func (w *dynamoWeights) effectiveBlocks(in *dynamoInput) float64 {
 	return in.device + w.host*in.host + w.disk*in.disk
 }
 
-// cost is the linear cost, in blocks; prefill, decode and requests are its parts before the factor of the taints.
+// cost is the linear cost, in blocks, and its parts: prefill, decode and requests.
 //
 //	R      = ceil(L / B)
 //	decay  = 1 / (1 + d * (max(0, A - Amin) / B) / R)      1 when d is 0 or prefill is not tracked
 //	credit = c*decay*D + wh*H + wd*K + m*X
-//	rawP   = (A + max(0, L - cached) + cached) / B         L / B without a load entry, 0 when not tracked
+//	rawP   = (A + max(0, L - cached) + cached) / B         0 when not tracked
 //	cost   = s*max(0, rawP - credit) + active blocks + new blocks + r*active requests
+//	cost  *= exp(-tanh(sum of the weights of preferred taints))
 //
 // For a worker that only decodes, with prefill not tracked and c above 0, the credit comes off the blocks instead.
 func (w *dynamoWeights) cost(in *dynamoInput) (total, prefill, decode, requests float64) {
@@ -59,11 +63,7 @@ func (w *dynamoWeights) cost(in *dynamoInput) (total, prefill, decode, requests 
 	}
 	credit := w.credit*decay*in.device + w.host*in.host + w.disk*in.disk + w.shared*in.shared
 	raw := 0.0
-	switch {
-	case in.noTracking:
-	case in.unknown:
-		raw = in.prompt / in.block
-	default:
+	if !in.noTracking {
 		raw = (in.active + max(0, in.prompt-in.cached) + in.cached) / in.block
 	}
 	decode = in.activeBlocks + in.newBlocks
@@ -73,38 +73,89 @@ func (w *dynamoWeights) cost(in *dynamoInput) (total, prefill, decode, requests 
 	} else {
 		prefill = w.scale * max(0, raw-credit)
 	}
-	total = (prefill + decode + requests) * math.Exp(-math.Tanh(in.preferred))
-	return total, prefill, decode, requests
+	if in.preferred != 0 {
+		taints := math.Exp(-math.Tanh(in.preferred))
+		prefill, decode, requests = prefill*taints, decode*taints, requests*taints
+	}
+	return prefill + decode + requests, prefill, decode, requests
 }
 
 // dynamoPolicy fills in what is known here. Its differences from a Dynamo router beside its own workers:
 //
 //   - Booked prefill is what the clock of predicted work has left where nobody tells of first tokens; Dynamo holds it until it
 //     sees them.
-type dynamoPolicy struct{ weights dynamoWeights }
+//   - Every slot has a load entry; Dynamo knows workers without one, for which nothing is booked.
+//   - Blocks that answers grow by are not counted; Dynamo counts them on demand only.
+type dynamoPolicy struct {
+	weights  dynamoWeights
+	tracking bool // booked prefill counts
+	treeSize bool // ties go to the slot that holds the fewest blocks
+}
 
 func (*dynamoPolicy) Name() string { return nameDynamo }
 
 func (p *dynamoPolicy) Score(x *Contest) {
 	d := x.Demand
+	w, tracking := p.overridden(d.Dynamo)
 	size, least := max(d.BlockTokens, 1), math.MaxInt
 	for _, l := range x.Loads {
 		least = min(least, l.PrefillTokens)
 	}
 	for i, l := range x.Loads {
 		c, t := &x.Candidates[i], &x.Terms[i]
-		overlap := c.counted() / size
-		t.Total, t.Prefill, t.Decode, t.Requests = p.weights.cost(&dynamoInput{
+		in := dynamoInput{
 			block:          float64(size),
 			prompt:         float64(d.PromptTokens),
 			active:         float64(l.PrefillTokens),
 			least:          float64(least),
-			cached:         float64(overlap * size),
-			device:         float64(overlap),
 			activeBlocks:   float64(l.ActiveBlocks),
 			newBlocks:      float64(max(0, d.blocks()-l.SharedBlocks)),
 			activeRequests: float64(l.InFlight),
-		})
+			preferred:      c.Preference,
+			noTracking:     !tracking,
+			decodePool:     c.Decode,
+		}
+		in.overlap(c, size)
+		in.cached = math.Round(in.block * w.effectiveBlocks(&in))
+		t.Total, t.Prefill, t.Decode, t.Requests = w.cost(&in)
+		if p.treeSize {
+			t.Tie = float64(c.KVHeldTokens / size)
+		}
 		t.shown(c, l, Blocks)
 	}
+}
+
+// overridden are the weights for one request. What is nonsense, below 0 or not a number, replaces nothing.
+func (p *dynamoPolicy) overridden(o *DynamoOverride) (w dynamoWeights, tracking bool) {
+	w, tracking = p.weights, p.tracking
+	if o == nil {
+		return w, tracking
+	}
+	replace := func(weight, by *float64) {
+		if by != nil && *by >= 0 && *by <= mostWeight {
+			*weight = *by
+		}
+	}
+	replace(&w.credit, o.OverlapScoreCredit)
+	replace(&w.scale, o.PrefillLoadScale)
+	replace(&w.shared, o.SharedCacheMultiplier)
+	if o.TrackPrefillTokens != nil {
+		tracking = *o.TrackPrefillTokens
+	}
+	return w, tracking
+}
+
+// overlap fills in the blocks that the candidate holds, by tier. Where the tiers are not known, what is to be counted on takes
+// the place of device blocks; where more is believed to be held than the tiers tell of, the rest was just computed there.
+func (in *dynamoInput) overlap(c *Candidate, size int) {
+	if c.tiersKnown() {
+		in.device, in.host = float64(c.Tiers[slot.Device]), float64(c.Tiers[slot.Host])
+		in.disk = float64(c.Tiers[slot.Disk] + c.Tiers[slot.Remote])
+		if c.Doubt == 0 {
+			in.device += max(0, float64(c.CachedTokens/size)-in.device-in.host-in.disk)
+		}
+	} else {
+		in.device = float64(c.counted() / size)
+	}
+	in.shared = max(0, float64(c.SharedTokens/size)-in.device)
 }

@@ -3,132 +3,192 @@ package scoring
 import (
 	"math"
 	"testing"
+
+	"attache/internal/slot"
 )
-
-// dynamoDefaults are Dynamo's.
-var dynamoDefaults = dynamoWeights{credit: 1, scale: 1, host: .75, disk: .25}
-
-// with changes the defaults.
-func with(change func(*dynamoWeights)) dynamoWeights {
-	w := dynamoDefaults
-	change(&w)
-	return w
-}
 
 func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance }
 
-// TestDynamoVectors are the values that Dynamo's unit tests assert or imply, by number.
+// dynamoCase is a decision between workers, with Dynamo's letters in the comments.
+type dynamoCase struct {
+	name     string
+	change   func(*DynamoConfig) // of Dynamo's defaults
+	override *DynamoOverride
+	demand   Demand // L and B
+	workers  []Candidate
+	loads    []Load
+	want     []float64
+	winner   int
+}
+
+// on makes candidates with blocks on the device only.
+func on(device ...int32) []Candidate {
+	c := make([]Candidate, len(device))
+	for i, d := range device {
+		c[i].Tiers[slot.Device] = d
+	}
+	return c
+}
+
+func number64(v float64) *float64 { return &v }
+
+// TestDynamoVectors are the values that Dynamo's unit tests assert or imply, by number, through the policy. Those tests leave
+// out the blocks of the prompt that are new to a worker; here the worker has all of them active then (SharedBlocks).
 func TestDynamoVectors(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		weights dynamoWeights
-		inputs  []dynamoInput // one per worker
-		want    []float64
-		winner  int
-	}{
+	pool := func(tokens int, c []Candidate) []Candidate {
+		for i := range c {
+			c[i].SharedTokens = tokens
+		}
+		return c
+	}
+	twelve := func(name string, o *DynamoOverride, want []float64, winner int) dynamoCase {
+		return dynamoCase{
+			"12: " + name, nil, o, Demand{PromptTokens: 4, BlockTokens: 1}, pool(4, on(2, 0)),
+			[]Load{{ActiveBlocks: 1, SharedBlocks: 4}, {SharedBlocks: 4}}, want, winner,
+		}
+	}
+	no := false
+	for _, c := range []dynamoCase{
 		{
-			"1: cached exceeds the prompt", with(func(w *dynamoWeights) { w.scale = 2 }),
-			[]dynamoInput{{block: 16, prompt: 64, cached: 96, device: 6, active: 16, least: 16, activeBlocks: 2, newBlocks: 3}},
-			[]float64{7}, 0,
+			"1: cached exceeds the prompt", func(c *DynamoConfig) { c.PrefillLoadScale = 2 }, nil, Demand{PromptTokens: 64, BlockTokens: 16},
+			on(6), []Load{{PrefillTokens: 16, ActiveBlocks: 2, SharedBlocks: 1}}, []float64{7}, 0,
 		},
 		{
-			"1: prefill not tracked", with(func(w *dynamoWeights) { w.scale = 2 }),
-			[]dynamoInput{{block: 16, prompt: 64, cached: 96, device: 6, active: 16, activeBlocks: 2, newBlocks: 3, noTracking: true}},
-			[]float64{5}, 0,
-		},
-		{"2: r=0", dynamoDefaults, []dynamoInput{{block: 16, activeBlocks: 100, activeRequests: 4}}, []float64{100}, 0},
-		{
-			"2: r=32", with(func(w *dynamoWeights) { w.request = 32 }),
-			[]dynamoInput{{block: 16, activeBlocks: 100, activeRequests: 4}}, []float64{228}, 0,
+			"1: prefill not tracked", func(c *DynamoConfig) { c.PrefillLoadScale, c.TrackPrefillTokens = 2, false }, nil,
+			Demand{PromptTokens: 64, BlockTokens: 16}, on(6), []Load{{PrefillTokens: 16, ActiveBlocks: 2, SharedBlocks: 1}}, []float64{5}, 0,
 		},
 		{
-			"3: decode pool", dynamoDefaults,
-			[]dynamoInput{{block: 16, prompt: 64, device: 3, activeBlocks: 10, noTracking: true, decodePool: true}}, []float64{7}, 0,
+			"1: prefill not tracked for this request", nil, &DynamoOverride{TrackPrefillTokens: &no, PrefillLoadScale: number64(2)},
+			Demand{PromptTokens: 64, BlockTokens: 16}, on(6), []Load{{PrefillTokens: 16, ActiveBlocks: 2, SharedBlocks: 1}}, []float64{5}, 0,
+		},
+		{"2: r=0", nil, nil, Demand{BlockTokens: 16}, on(0), []Load{{ActiveBlocks: 100, InFlight: 4}}, []float64{100}, 0},
+		{
+			"2: r=32", func(c *DynamoConfig) { c.DecodeActiveRequestWeight = 32 }, nil, Demand{BlockTokens: 16}, on(0),
+			[]Load{{ActiveBlocks: 100, InFlight: 4}}, []float64{228}, 0,
 		},
 		{
-			"4: c=1", dynamoDefaults,
-			[]dynamoInput{{block: 16, prompt: 128, device: 4, cached: 64, activeBlocks: 5}, {block: 16, prompt: 128}}, []float64{9, 8}, 1,
+			"3: decode pool", func(c *DynamoConfig) { c.TrackPrefillTokens = false }, nil, Demand{PromptTokens: 64, BlockTokens: 16},
+			[]Candidate{{Decode: true, Tiers: on(3)[0].Tiers}}, []Load{{ActiveBlocks: 10, SharedBlocks: 4}}, []float64{7}, 0,
 		},
 		{
-			"4: c=1.5", with(func(w *dynamoWeights) { w.credit = 1.5 }),
-			[]dynamoInput{{block: 16, prompt: 128, device: 4, cached: 64, activeBlocks: 5}, {block: 16, prompt: 128}}, []float64{7, 8}, 0,
+			"4: c=1", nil, nil, Demand{PromptTokens: 128, BlockTokens: 16}, on(4, 0),
+			[]Load{{ActiveBlocks: 5, SharedBlocks: 8}, {SharedBlocks: 8}}, []float64{9, 8}, 1,
 		},
 		{
-			"5: d=0", dynamoDefaults,
-			[]dynamoInput{{block: 16, prompt: 64, device: 4, cached: 64, active: 48}, {block: 16, prompt: 64}}, []float64{3, 4}, 0,
+			"4: c=1.5", func(c *DynamoConfig) { c.OverlapScoreCredit = 1.5 }, nil, Demand{PromptTokens: 128, BlockTokens: 16}, on(4, 0),
+			[]Load{{ActiveBlocks: 5, SharedBlocks: 8}, {SharedBlocks: 8}}, []float64{7, 8}, 0,
 		},
 		{
-			"5: d=1", with(func(w *dynamoWeights) { w.decay = 1 }),
-			[]dynamoInput{{block: 16, prompt: 64, device: 4, cached: 64, active: 48}, {block: 16, prompt: 64}},
-			[]float64{7 - 4*4./7, 4}, 1,
+			"5: d=0", nil, nil, Demand{PromptTokens: 64, BlockTokens: 16}, on(4, 0),
+			[]Load{{PrefillTokens: 48, SharedBlocks: 4}, {SharedBlocks: 4}}, []float64{3, 4}, 0,
 		},
 		{
-			"6: s=2", with(func(w *dynamoWeights) { w.scale = 2 }),
-			[]dynamoInput{{block: 16, prompt: 64, device: 2, cached: 32, activeBlocks: 3}, {block: 16, prompt: 64}}, []float64{7, 8}, 0,
+			"5: d=1", func(c *DynamoConfig) { c.OverlapScoreCreditDecay = 1 }, nil, Demand{PromptTokens: 64, BlockTokens: 16}, on(4, 0),
+			[]Load{{PrefillTokens: 48, SharedBlocks: 4}, {SharedBlocks: 4}}, []float64{7 - 4*4./7, 4}, 1,
 		},
 		{
-			"7: shared pool", with(func(w *dynamoWeights) { w.shared = .5 }),
-			[]dynamoInput{{block: 1, prompt: 4, device: 2, cached: 2, shared: 2}, {block: 1, prompt: 4, shared: 4}}, []float64{1, 2}, 0,
+			"6: s=2", func(c *DynamoConfig) { c.PrefillLoadScale = 2 }, nil, Demand{PromptTokens: 64, BlockTokens: 16}, on(2, 0),
+			[]Load{{ActiveBlocks: 3, SharedBlocks: 4}, {SharedBlocks: 4}}, []float64{7, 8}, 0,
 		},
 		{
-			"8: preferred taint", dynamoDefaults,
-			[]dynamoInput{{block: 16, prompt: 16, activeBlocks: 100, preferred: .85}, {block: 16, prompt: 16, activeBlocks: 90}},
-			[]float64{50.6, 91}, 0,
+			"7: shared pool", func(c *DynamoConfig) { c.SharedCacheMultiplier = .5 }, nil, Demand{PromptTokens: 4, BlockTokens: 1},
+			pool(4, on(2, 0)), []Load{{SharedBlocks: 4}, {SharedBlocks: 4}}, []float64{1, 2}, 0,
 		},
 		{
-			"9: avoided taint", dynamoDefaults,
-			[]dynamoInput{{block: 16, prompt: 16, activeBlocks: 90, preferred: -.25}, {block: 16, prompt: 16, activeBlocks: 100}},
-			[]float64{116.3, 101}, 1,
+			"8: preferred taint", nil, nil, Demand{PromptTokens: 16, BlockTokens: 16}, []Candidate{{Preference: .85}, {}},
+			[]Load{{ActiveBlocks: 100, SharedBlocks: 1}, {ActiveBlocks: 90, SharedBlocks: 1}}, []float64{50.6, 91}, 0,
 		},
 		{
-			"11: effective overlap", dynamoDefaults,
-			[]dynamoInput{{block: 16, prompt: 64, device: 4, cached: 64, activeBlocks: 1}, {block: 16, prompt: 64}}, []float64{1, 4}, 0,
+			"9: avoided taint", nil, nil, Demand{PromptTokens: 16, BlockTokens: 16}, []Candidate{{Preference: -.25}, {}},
+			[]Load{{ActiveBlocks: 90, SharedBlocks: 1}, {ActiveBlocks: 100, SharedBlocks: 1}}, []float64{116.3, 101}, 1,
+		},
+		{ // 5.75 effective blocks are 92 tokens, more than the empty prompt: raw = 5.75; credit = 0*2 + .5*3 + .25*9 = 3.75
+			"10: effective blocks", func(c *DynamoConfig) { c.HostCacheHitWeight, c.OverlapScoreCredit = .5, 0 }, nil, Demand{BlockTokens: 16},
+			[]Candidate{{Tiers: [...]int32{slot.Device: 2, slot.Host: 3, slot.Disk: 4, slot.Remote: 5}}}, []Load{{}}, []float64{2}, 0,
 		},
 		{
-			"12: default", dynamoDefaults,
-			[]dynamoInput{{block: 1, prompt: 4, device: 2, cached: 2, shared: 2, activeBlocks: 1}, {block: 1, prompt: 4, shared: 4}},
-			[]float64{3, 4}, 0,
+			"11: effective overlap", nil, nil, Demand{PromptTokens: 64, BlockTokens: 16}, []Candidate{{CachedTokens: 64}, {}},
+			[]Load{{ActiveBlocks: 1, SharedBlocks: 4}, {SharedBlocks: 4}}, []float64{1, 4}, 0,
+		},
+		twelve("default", nil, []float64{3, 4}, 0),
+		twelve("c=0", &DynamoOverride{OverlapScoreCredit: number64(0)}, []float64{5, 4}, 1),
+		twelve("s=0", &DynamoOverride{PrefillLoadScale: number64(0)}, []float64{1, 0}, 1),
+		twelve("m=1", &DynamoOverride{SharedCacheMultiplier: number64(1)}, []float64{1, 0}, 1),
+		twelve("nonsense", &DynamoOverride{OverlapScoreCredit: number64(-1), PrefillLoadScale: number64(math.NaN())}, []float64{3, 4}, 0),
+		{ // what was just computed is not among what events told: 2 + (4 - 2) blocks; not so when the source is doubted
+			"more than the tiers tell", nil, nil, Demand{PromptTokens: 64, BlockTokens: 16},
+			[]Candidate{{CachedTokens: 64, Tiers: on(2)[0].Tiers}, {CachedTokens: 64, Doubt: .5, Tiers: on(2)[0].Tiers}},
+			[]Load{{SharedBlocks: 4}, {SharedBlocks: 4}}, []float64{0, 2}, 0,
 		},
 		{
-			"12: c=0", with(func(w *dynamoWeights) { w.credit = 0 }),
-			[]dynamoInput{{block: 1, prompt: 4, device: 2, cached: 2, shared: 2, activeBlocks: 1}, {block: 1, prompt: 4, shared: 4}},
-			[]float64{5, 4}, 1,
-		},
-		{
-			"12: s=0", with(func(w *dynamoWeights) { w.scale = 0 }),
-			[]dynamoInput{{block: 1, prompt: 4, device: 2, cached: 2, shared: 2, activeBlocks: 1}, {block: 1, prompt: 4, shared: 4}},
-			[]float64{1, 0}, 1,
-		},
-		{
-			"12: m=1", with(func(w *dynamoWeights) { w.shared = 1 }),
-			[]dynamoInput{{block: 1, prompt: 4, device: 2, cached: 2, shared: 2, activeBlocks: 1}, {block: 1, prompt: 4, shared: 4}},
-			[]float64{1, 0}, 1,
-		},
-		{
-			"no load entry", dynamoDefaults,
-			[]dynamoInput{{block: 16, prompt: 64, device: 1, cached: 96, active: 1000, unknown: true}}, []float64{3}, 0,
+			"host and disk", nil, nil, Demand{PromptTokens: 160, BlockTokens: 16},
+			[]Candidate{{Tiers: [...]int32{slot.Host: 4, slot.Remote: 0}}, {Tiers: [...]int32{slot.Disk: 4, slot.Remote: 4}}},
+			[]Load{{SharedBlocks: 10}, {SharedBlocks: 10}}, []float64{7, 8}, 0,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			best := 0
-			for i, in := range c.inputs {
-				got, _, _, _ := c.weights.cost(&in)
-				if !near(got, c.want[i], .05) {
-					t.Errorf("worker %d costs %v, want %v", i, got, c.want[i])
+			cfg := DefaultConfig().Dynamo
+			if c.change != nil {
+				c.change(&cfg)
+			}
+			c.demand.Dynamo = c.override
+			got := judge(cfg.policy(), &c.demand, c.workers, c.loads)
+			for i := range got {
+				if !near(got[i].Total, c.want[i], .05) {
+					t.Errorf("worker %d costs %v, want %v", i, got[i], c.want[i])
 				}
-				if c.want[i] < c.want[best] {
-					best = i
+				if sum := got[i].Prefill + got[i].Decode + got[i].Requests; !near(sum, got[i].Total, 1e-9) {
+					t.Errorf("the parts of worker %d add up to %v, not to %v", i, sum, got[i].Total)
 				}
 			}
-			if best != c.winner {
+			if best := first(got); best != c.winner {
 				t.Errorf("worker %d wins, want %d", best, c.winner)
 			}
 		})
 	}
-	in := dynamoInput{device: 2, host: 3, disk: 4 + 5}
-	half := with(func(w *dynamoWeights) { w.host = .5 })
-	if got := half.effectiveBlocks(&in); got != 5.75 || math.Round(16*got) != 92 {
-		t.Errorf("10: %v effective blocks, %v cached tokens; want 5.75 and 92", got, math.Round(16*got))
+}
+
+// judge is what a policy says of candidates with these loads.
+func judge(p Policy, d *Demand, candidates []Candidate, loads []Load) []Terms {
+	x := contest(d, candidates, loads)
+	p.Score(x)
+	return x.Terms
+}
+
+// contest has terms of the length of the candidates.
+func contest(d *Demand, candidates []Candidate, loads []Load) *Contest {
+	x := &Contest{Demand: d, Candidates: candidates, Terms: make([]Terms, len(candidates))}
+	for i := range loads {
+		if loads[i].SpeedFactor == 0 {
+			loads[i].SpeedFactor = 1
+		}
+		x.Loads = append(x.Loads, &loads[i])
+	}
+	return x
+}
+
+// first is the one that comes first; of equals the one with the lowest index.
+func first(terms []Terms) (best int) {
+	for i := range terms {
+		if before(&terms[i], &terms[best]) {
+			best = i
+		}
+	}
+	return best
+}
+
+// TestDynamoTies breaks ties by what workers hold, when told to.
+func TestDynamoTies(t *testing.T) {
+	workers := []Candidate{{KVHeldTokens: 160}, {KVHeldTokens: 31}, {KVHeldTokens: 16}} // 10, 1 and 1 blocks
+	for tie, want := range map[string][]float64{"random": {0, 0, 0}, "tree-size": {10, 1, 1}} {
+		cfg := DefaultConfig().Dynamo
+		cfg.TieBreak = tie
+		got := judge(cfg.policy(), ask(64), workers, make([]Load, 3))
+		for i := range got {
+			if got[i].Tie != want[i] {
+				t.Errorf("%s: worker %d has %v, want %v", tie, i, got[i].Tie, want[i])
+			}
+		}
 	}
 }
 
@@ -136,7 +196,9 @@ func TestDynamoVectors(t *testing.T) {
 func TestDynamoPolicy(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Policy = "dynamo"
-	cfg.Dynamo = DynamoConfig{OverlapScoreCredit: 1, OverlapScoreCreditDecay: 1, PrefillLoadScale: 2, DecodeActiveRequestWeight: 3}
+	cfg.Dynamo = DynamoConfig{
+		OverlapScoreCredit: 1, OverlapScoreCreditDecay: 1, PrefillLoadScale: 2, DecodeActiveRequestWeight: 3, TrackPrefillTokens: true,
+	}
 	x := Contest{
 		Demand:     ask(64),
 		Candidates: []Candidate{{CachedTokens: 50, EngineRunning: 7}, {}},
@@ -185,6 +247,13 @@ func TestSoftmax(t *testing.T) {
 	}
 	if got := softmax(costs(1e300, 0, 1e300), 1e-9, .999999); got != 1 {
 		t.Errorf("at a very low temperature %d is drawn, want the cheapest, 1", got)
+	}
+	passed := costs(0, 5, 5, -9)
+	passed[0].Passed, passed[3].Passed = true, true
+	for i, u := range []float64{.3, .7, .99999999999999989} {
+		if got := softmax(passed, 1, u); got != []int{1, 2, 2}[i] {
+			t.Errorf("u = %v draws %d, which is passed over or not its turn", u, got)
+		}
 	}
 	if got := softmax(costs(4), 1, .7); got != 0 {
 		t.Errorf("the only candidate is not drawn but %d", got)

@@ -85,9 +85,17 @@ func cost(p Policy, d *Demand, c Candidate, l Load) Terms {
 func TestTermsExplained(t *testing.T) {
 	for want, terms := range map[string]Terms{
 		"0.400 s (queue 0.210, prefill 0.150, decode 0.030, evict 0.004, room 0.006)": {Queue: .21, Prefill: .15, Decode: .03, Evict: .004, Room: .006, Total: .4, Unit: Seconds},
-		"3 in flight":  {Requests: 3, Total: 3, Unit: Requests},
-		"last turn 17": {Total: 17, Unit: Turns},
-		"nothing":      {},
+		"0.120 s (queue 0.100, prefill 0.000, decode 0.000, requests 0.020)":          {Queue: .1, Requests: .02, Total: .12, Unit: Seconds},
+		"3 in flight":                   {Requests: 3, Total: 3, Unit: Requests},
+		"4 in flight, passed over":      {Requests: 4, Total: 4, Unit: Requests, Passed: true},
+		"last turn 17":                  {Total: 17, Unit: Turns},
+		"nothing":                       {},
+		"70 tokens held":                {Total: 70, Unit: HeldTokens},
+		"0.250 in hash order":           {Total: .25, Unit: Order},
+		"9 tokens (queue 4, prefill 5)": {Queue: 4, Prefill: 5, Total: 9, Unit: Tokens},
+		"18 tokens x requests (queue 8, prefill 10)":             {Queue: 8, Prefill: 10, Total: 18, Unit: TokenRequests},
+		"0.600 of 1 (uncached 0.300, queue 0.100, load 0.200)":   {Prefill: .3, Queue: .1, Requests: .2, Total: .6, Unit: Shares},
+		"0.500 of 1 (uncached 0.300, queue 0.100, memory 0.100)": {Prefill: .3, Queue: .1, Room: .1, Total: .5, Unit: Shares},
 	} {
 		if got := terms.String(); got != want {
 			t.Errorf("%+v is explained as %q, want %q", terms, got, want)
@@ -114,14 +122,16 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	bad := Config{
+		Weighted: WeightedConfig{Cache: 1, Distance: 1}, Sticky: StickyConfig{Threshold: 1}, CHWBL: CHWBLConfig{LoadFactor: 1},
 		Policy: "best", Temperature: -1, Alpha: 11,
-		Speed: SpeedConfig{Profile: "abacus", PerTokenUS: -1, ChunkTokens: -1}, Dynamo: DynamoConfig{PrefillLoadScale: -1},
+		Speed: SpeedConfig{Profile: "abacus", PerTokenUS: -1, ChunkTokens: -1}, Dynamo: DynamoConfig{PrefillLoadScale: -1, HostCacheHitWeight: 2, TieBreak: "first"},
 	}
-	got := make([]string, 0, 7)
+	got := make([]string, 0, 9)
 	for _, e := range field.All(bad.Validate()) {
 		got = append(got, e.Path)
 	}
-	want := []string{"policy", "temperature", "alpha", "speed.profile", "speed.per_token_us", "dynamo.prefill_load_scale", "speed.chunk_tokens"}
+	want := []string{"policy", "temperature", "alpha", "speed.profile", "speed.per_token_us", "dynamo.prefill_load_scale",
+		"dynamo.host_cache_hit_weight", "dynamo.tie_break", "speed.chunk_tokens"}
 	if !slices.Equal(got, want) {
 		t.Errorf("fields with errors:\n%v\nwant\n%v", got, want)
 	}

@@ -55,7 +55,7 @@ var mistakes = []mistake{
 	{"an alias is another pool's model", "pools:\n  - name: a\n    models: [llama]\n  - name: b\n    aliases:\n      llama: qwen",
 		`test.yaml:6: pools[1].aliases.llama: "llama": is already claimed by pool "a"`},
 	{"a pool's own scoring with an unknown policy", "pools:\n  - name: a\n    scoring:\n      policy: fastest",
-		`test.yaml:4: pools[0].scoring.policy: "fastest": must be one of time, dynamo, least-load, round-robin, random`},
+		`test.yaml:4: pools[0].scoring.policy: "fastest": must be one of ` + policies},
 	{"a worker without a port", "pools:\n  - name: a\n    workers:\n      - 10.0.0.1:8000\n      - 10.0.0.2",
 		`test.yaml:5: pools[0].workers[1]: "10.0.0.2": must be host:port, such as 10.0.0.1:8000 or [fd00::1]:8000`},
 	{"a worker without a host", "pools:\n  - name: a\n    workers: [':8000']",
@@ -199,7 +199,7 @@ var mistakes = []mistake{
 
 	// router.scoring
 	{"an unknown policy", "router:\n  scoring:\n    policy: fastest",
-		`test.yaml:3: router.scoring.policy: "fastest": must be one of time, dynamo, least-load, round-robin, random`},
+		`test.yaml:3: router.scoring.policy: "fastest": must be one of ` + policies},
 	{"a negative temperature", "router:\n  scoring:\n    temperature: -0.5",
 		`test.yaml:3: router.scoring.temperature: -0.5: must be 0 (always the best) to 100`},
 	{"a temperature above all", "router:\n  scoring:\n    temperature: 101",
@@ -286,6 +286,40 @@ var mistakes = []mistake{
 		`test.yaml:4: router.scoring.dynamo.prefill_load_scale: -1: must be 0 to 1000000000`},
 	{"a negative weight of running requests", "router:\n  scoring:\n    dynamo:\n      decode_active_request_weight: -1",
 		`test.yaml:4: router.scoring.dynamo.decode_active_request_weight: -1: must be 0 to 1000000000`},
+	{"a negative weight of a shared pool", "router:\n  scoring:\n    dynamo:\n      shared_cache_multiplier: -1",
+		`test.yaml:4: router.scoring.dynamo.shared_cache_multiplier: -1: must be 0 to 1000000000`},
+	{"a block in host memory worth more than one on the device", "router:\n  scoring:\n    dynamo:\n      host_cache_hit_weight: 1.5",
+		`test.yaml:4: router.scoring.dynamo.host_cache_hit_weight: 1.5: must be 0 to 1`},
+	{"a block on disk worth less than nothing", "router:\n  scoring:\n    dynamo:\n      disk_cache_hit_weight: -0.5",
+		`test.yaml:4: router.scoring.dynamo.disk_cache_hit_weight: -0.5: must be 0 to 1`},
+	{"an unknown way to break ties", "router:\n  scoring:\n    dynamo:\n      tie_break: first",
+		`test.yaml:4: router.scoring.dynamo.tie_break: "first": must be random or tree-size`},
+	{"a negative weight of the cache", "router:\n  scoring:\n    weighted:\n      cache: -1",
+		`test.yaml:4: router.scoring.weighted.cache: -1: must be 0 to 1000000000`},
+	{"a negative weight of the load", "router:\n  scoring:\n    weighted:\n      load: -1",
+		`test.yaml:4: router.scoring.weighted.load: -1: must be 0 to 1000000000`},
+	{"a negative weight of the latency", "router:\n  scoring:\n    weighted:\n      latency: -1",
+		`test.yaml:4: router.scoring.weighted.latency: -1: must be 0 to 1000000000`},
+	{"a negative weight of the batch", "router:\n  scoring:\n    weighted:\n      batch: -1",
+		`test.yaml:4: router.scoring.weighted.batch: -1: must be 0 to 1000000000`},
+	{"a negative weight of the memory", "router:\n  scoring:\n    weighted:\n      memory: -1",
+		`test.yaml:4: router.scoring.weighted.memory: -1: must be 0 to 1000000000`},
+	{"a negative weight of the distance", "router:\n  scoring:\n    weighted:\n      distance: -1",
+		`test.yaml:4: router.scoring.weighted.distance: -1: must be 0 to 1000000000`},
+	{"a blend of nothing", "router:\n  scoring:\n    weighted: {cache: 0, load: 0, latency: 0}",
+		`test.yaml:3: router.scoring.weighted.cache: 0: must not be 0 while load and latency are`},
+	{"a size made of nothing", "router:\n  scoring:\n    weighted: {batch: 0, memory: 0, distance: 0}",
+		`test.yaml:3: router.scoring.weighted.batch: 0: must not be 0 while memory and distance are`},
+	{"everybody is warm", "router:\n  scoring:\n    sticky:\n      threshold: 0",
+		`test.yaml:4: router.scoring.sticky.threshold: 0: must be above 0, to 1`},
+	{"nobody is warm", "router:\n  scoring:\n    sticky:\n      threshold: 1.01",
+		`test.yaml:4: router.scoring.sticky.threshold: 1.01: must be above 0, to 1`},
+	{"saturated below nothing", "router:\n  scoring:\n    sticky:\n      tau_tokens: -1",
+		`test.yaml:4: router.scoring.sticky.tau_tokens: -1: must be 0 to 1000000000`},
+	{"less than a fair share", "router:\n  scoring:\n    chwbl:\n      load_factor: 0.99",
+		`test.yaml:4: router.scoring.chwbl.load_factor: 0.99: must be 1 to 1000`},
+	{"no bound of the load", "router:\n  scoring:\n    chwbl:\n      load_factor: .inf",
+		`test.yaml:4: router.scoring.chwbl.load_factor: +Inf: must be 1 to 1000`},
 	{"a negative chunk", "router:\n  scoring:\n    speed:\n      chunk_tokens: -1",
 		`test.yaml:4: router.scoring.speed.chunk_tokens: -1: must be 0 (as the profile) to 16777216 tokens`},
 	{"a chunk longer than any prompt", "router:\n  scoring:\n    speed:\n      chunk_tokens: 16777217",
@@ -495,6 +529,10 @@ func TestEveryRuleHasItsMessage(t *testing.T) {
 	}
 }
 
+// policies are the names of all policies of the scoring.
+const policies = "time, dynamo, weighted, lmetric, token-load, sticky, least-load, power-of-two, chwbl, session, round-robin, random, " +
+	"sglang-cache-aware, aibrix-prefix, blend-3-2-2, preble"
+
 // anything are the keys that may hold any value of their type. A key that is neither here nor in mistakes is one whose
 // rule, or whose lack of one, nobody has thought about.
 var anything = []string{
@@ -518,6 +556,7 @@ var anything = []string{
 	"xds.gateway.tls.cert",         // empty: without
 	"xds.gateway.jwt.client_claim", // empty: sub
 	"xds.gateway.rate_limit.clients",
+	"router.scoring.dynamo.track_prefill_tokens",
 	"extproc.hints.forward_priority",
 	"xds.gateway.hard_body_limit", // 0: none
 	"admin.pprof",                 // true or false
