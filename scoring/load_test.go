@@ -94,10 +94,16 @@ func TestPickAppends(t *testing.T) {
 // TestSpread sends many requests to equal workers: every policy must spread them as it promises.
 func TestSpread(t *testing.T) {
 	const workers, requests = 4, 4000
+	var spreading []string
 	for _, c := range []struct {
 		policy string
 		spread int // largest difference allowed between the counts of two workers
-	}{{"time", 1}, {"dynamo", 1}, {"least-load", 1}, {"round-robin", 1}, {"random", 250}} {
+	}{
+		{"time", 1}, {"dynamo", 1}, {"weighted", 1}, {"lmetric", 1}, {"token-load", 1}, {"sticky", 1}, {"least-load", 1}, {"power-of-two", 8},
+		{"chwbl", 250}, {"session", 1}, {"round-robin", 1}, {"random", 250}, {"sglang-cache-aware", 250}, {"aibrix-prefix", 1},
+		{"blend-3-2-2", 250}, {"preble", 1},
+	} {
+		spreading = append(spreading, c.policy)
 		cfg := DefaultConfig()
 		cfg.Policy = c.policy
 		s, _ := newScorer(t, cfg)
@@ -109,6 +115,9 @@ func TestSpread(t *testing.T) {
 		if spread := slices.Max(count) - slices.Min(count); spread > c.spread {
 			t.Errorf("%s: requests per worker %v, differing by more than %d", c.policy, count, c.spread)
 		}
+	}
+	if !slices.Equal(spreading, policies) {
+		t.Errorf("tried are %v, not all of %v", spreading, policies)
 	}
 }
 
@@ -212,7 +221,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// BenchmarkPick is one decision over 16 candidates and its end, with 8 requests booked on each.
+// BenchmarkPick is one decision over 16 or 256 candidates and its end, with 8 requests booked on each.
 func BenchmarkPick(b *testing.B) {
 	for _, policy := range policies {
 		for _, n := range []int{16, 256} {

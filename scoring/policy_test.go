@@ -1,10 +1,12 @@
 package scoring
 
 import (
+	"math"
 	"slices"
 	"testing"
 
 	"github.com/goccy/go-yaml"
+	"pgregory.net/rapid"
 
 	"attache/internal/field"
 )
@@ -80,6 +82,86 @@ func cost(p Policy, d *Demand, c Candidate, l Load) Terms {
 	x := Contest{Demand: d, Candidates: []Candidate{c}, Loads: []*Load{&l}, Terms: make([]Terms, 1)}
 	p.Score(&x)
 	return x.Terms[0]
+}
+
+// TestEveryPolicy: whatever the contest, there is a cost for everybody, somebody is not passed over, the parts add up, the
+// contest stays as it is, and nothing is allocated.
+func TestEveryPolicy(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Dynamo.SharedCacheMultiplier, cfg.Dynamo.OverlapScoreCreditDecay, cfg.Dynamo.TieBreak = .5, .5, tieTreeSize
+	all := cfg.policies(qwen)
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 20).Draw(t, "candidates")
+		x := drawContest(t, n)
+		candidates, loads := slices.Clone(x.Candidates), make([]Load, n)
+		for i, l := range x.Loads {
+			loads[i] = *l
+		}
+		for _, name := range policies {
+			clear(x.Terms)
+			all[name].Score(x)
+			left := 0
+			for i, terms := range x.Terms {
+				if !terms.Passed {
+					left++
+				}
+				sum := 0.0
+				for _, p := range terms.Parts() {
+					sum += p.Value
+				}
+				if math.IsNaN(terms.Total+terms.Tie) || math.IsInf(terms.Total, 0) || terms.Total < 0 ||
+					terms.Parts() != nil && !near(sum, terms.Total, 1e-9*max(1, terms.Total)) {
+					t.Fatalf("%s: candidate %d costs %+v, its parts add up to %v", name, i, terms, sum)
+				}
+			}
+			if left == 0 {
+				t.Fatalf("%s passes all over", name)
+			}
+			if !slices.Equal(x.Candidates, candidates) || !slices.EqualFunc(x.Loads, loads, func(a *Load, b Load) bool { return *a == b }) {
+				t.Fatalf("%s changes the contest", name)
+			}
+		}
+	})
+}
+
+// drawContest is any contest, with numbers that do not always fit each other.
+func drawContest(t *rapid.T, n int) *Contest {
+	prompt := rapid.SampledFrom([]int{0, 1, 15, 16, 1000, 100_000}).Draw(t, "prompt")
+	d := &Demand{PromptTokens: prompt, BlockTokens: rapid.SampledFrom([]int{0, 1, 16, 64}).Draw(t, "block"), Key: rapid.Uint64().Draw(t, "key")}
+	tokens := rapid.IntRange(0, 2*prompt)
+	blocks := rapid.Int32Range(0, int32(prompt))
+	count := rapid.IntRange(0, 100)
+	size := rapid.SampledFrom([]float64{0, 1, 80e9})
+	workers, loads := candidates(n), make([]Load, n)
+	for i := range workers {
+		c, l := &workers[i], &loads[i]
+		c.CachedTokens, c.SharedTokens, c.KVHeldTokens = tokens.Draw(t, "cached"), tokens.Draw(t, "pool"), tokens.Draw(t, "held")
+		c.Doubt = rapid.Float64Range(-.1, 1.1).Draw(t, "doubt")
+		if rapid.Bool().Draw(t, "tiers") {
+			c.Tiers = [...]int32{blocks.Draw(t, "device"), blocks.Draw(t, "host"), blocks.Draw(t, "disk"), blocks.Draw(t, "remote")}
+		}
+		c.EngineRunning, c.EngineWaiting = count.Draw(t, "running"), count.Draw(t, "waiting")
+		c.EngineKVUse = rapid.Float64Range(0, 1).Draw(t, "use")
+		c.Stale, c.Bound, c.Decode = rapid.Bool().Draw(t, "stale"), rapid.Bool().Draw(t, "bound"), rapid.Bool().Draw(t, "decode")
+		c.Preference = rapid.Float64Range(-2, 2).Draw(t, "preference")
+		c.BatchTokens, c.Memory, c.Distance = count.Draw(t, "batch"), size.Draw(t, "memory"), size.Draw(t, "distance")
+		l.InFlight, l.PrefillTokens, l.ActiveBlocks = count.Draw(t, "in flight"), tokens.Draw(t, "queue"), count.Draw(t, "active")
+		l.SharedBlocks, l.QueueSeconds = count.Draw(t, "shared"), rapid.Float64Range(0, 100).Draw(t, "seconds")
+	}
+	x := contest(d, workers, loads)
+	for i := range x.Draws {
+		x.Draws[i] = rapid.Float64Range(0, .9999999999).Draw(t, "draw")
+	}
+	return x
+}
+
+func TestScoreAllocatesNothing(t *testing.T) {
+	x := contest(ask(1000), candidates(32), make([]Load, 32))
+	for name, p := range DefaultConfig().policies(qwen) {
+		if n := testing.AllocsPerRun(10, func() { p.Score(x) }); n != 0 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
 }
 
 func TestTermsExplained(t *testing.T) {
