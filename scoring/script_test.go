@@ -20,9 +20,13 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts print into tes
 // TestScripts runs testdata/*.txt: decisions that a reader can check by hand. A part is comments, a command, a line of
 // dashes, and what it prints. Commands:
 //
-//	policy NAME [alpha=N] [scale=N]     start anew
-//	workers w0 [running=N] [waiting=N]  what the engine of a worker says
-//	request ID PROMPT w0=CACHED w1=...  choose among these workers; prints all, best first
+//	policy NAME [alpha=N] [scale=N] [decay=N] [requests=N] [pool=N] [tracking=0] [tree-size=1] [tau=N]
+//	                                    start anew
+//	workers w0 [running=N] [waiting=N] [use=N] [stale=1] [held=TOKENS] [device=BLOCKS] [host=N] [disk=N] [remote=N]
+//	        [preference=N] [decode=1] [bound=1] [batch=TOKENS] [memory=GB] [distance=N] [id=N]
+//	                                    what is known of a worker from now on
+//	request ID PROMPT w0=CACHED w1=...  choose among these workers; prints all, best first. Also [key=N] [pool=TOKENS], and what
+//	                                    replaces weights of dynamo: [credit=N] [scale=N] [multiplier=N]
 //	prefilled|end ID, move ID wN, observe ID DURATION, wait DURATION
 //	loads                               prints what is booked
 func TestScripts(t *testing.T) {
@@ -80,12 +84,8 @@ func (s *stage) run(words []string) string {
 	case "workers":
 		c := &s.engines[worker(words[1])]
 		for _, w := range words[2:] {
-			switch key, n := setting(w); key {
-			case "running":
-				c.EngineRunning = int(n)
-			case "waiting":
-				c.EngineWaiting = int(n)
-			}
+			key, n := setting(w)
+			learn(c, key, n)
 		}
 	case "request":
 		return s.request(words[1], int(number(words[2])), words[3:])
@@ -117,6 +117,20 @@ func (s *stage) start(policy string, settings []string) {
 			cfg.Alpha = n
 		case "scale":
 			cfg.Dynamo.PrefillLoadScale = n
+		case "decay":
+			cfg.Dynamo.OverlapScoreCreditDecay = n
+		case "requests":
+			cfg.Dynamo.DecodeActiveRequestWeight = n
+		case "pool":
+			cfg.Dynamo.SharedCacheMultiplier = n
+		case "tracking":
+			cfg.Dynamo.TrackPrefillTokens = n != 0
+		case "tree-size":
+			cfg.Dynamo.TieBreak = tieTreeSize
+		case "tau":
+			cfg.Sticky.TauTokens = n
+		default:
+			panic("unknown setting " + key)
 		}
 	}
 	s.scorer, s.clock = newScorer(s.t, cfg)
@@ -124,14 +138,72 @@ func (s *stage) start(policy string, settings []string) {
 	s.engines = [10]Candidate{}
 }
 
-func (s *stage) request(id string, prompt int, workers []string) string {
-	candidates := make([]Candidate, len(workers))
-	for i, w := range workers {
-		name, cached := setting(w)
-		candidates[i] = s.engines[worker(name)]
-		candidates[i].Slot, candidates[i].CachedTokens = worker(name), int(cached)
+// learn changes what is known of a worker.
+func learn(c *Candidate, key string, n float64) {
+	switch key {
+	case "running":
+		c.EngineRunning = int(n)
+	case "waiting":
+		c.EngineWaiting = int(n)
+	case "use":
+		c.EngineKVUse = n
+	case "stale":
+		c.Stale = n != 0
+	case "held":
+		c.KVHeldTokens = int(n)
+	case "device":
+		c.Tiers[slot.Device] = int32(n)
+	case "host":
+		c.Tiers[slot.Host] = int32(n)
+	case "disk":
+		c.Tiers[slot.Disk] = int32(n)
+	case "remote":
+		c.Tiers[slot.Remote] = int32(n)
+	case "preference":
+		c.Preference = n
+	case "decode":
+		c.Decode = n != 0
+	case "bound":
+		c.Bound = n != 0
+	case "batch":
+		c.BatchTokens = int(n)
+	case "memory":
+		c.Memory = n * 1e9
+	case "distance":
+		c.Distance = n
+	case "id":
+		c.ID = uint64(n)
+	default:
+		panic("nothing known of a worker is called " + key)
 	}
-	ranked, b := pick(s.scorer, ask(prompt), candidates)
+}
+
+func (s *stage) request(id string, prompt int, workers []string) string {
+	d, pool := ask(prompt), 0
+	d.Dynamo = &DynamoOverride{}
+	var candidates []Candidate
+	for _, w := range workers {
+		switch key, n := setting(w); key {
+		case "key":
+			d.Key = uint64(n)
+		case "pool":
+			pool = int(n)
+		case "credit":
+			d.Dynamo.OverlapScoreCredit = &n
+		case "scale":
+			d.Dynamo.PrefillLoadScale = &n
+		case "multiplier":
+			d.Dynamo.SharedCacheMultiplier = &n
+		default:
+			c := s.engines[worker(key)]
+			c.Slot, c.CachedTokens = worker(key), int(n)
+			candidates = append(candidates, c)
+		}
+	}
+	for i := range candidates {
+		candidates[i].SharedTokens = pool
+	}
+	ranked, b := pick(s.scorer, d, candidates)
 	s.bookings[id] = b
 	var out strings.Builder
 	for _, r := range ranked {
