@@ -33,21 +33,23 @@
 //
 // Of each candidate they know, beside Q, T, k and n of above, and in tokens unless it says otherwise:
 //
-//	L  prompt                                    B   tokens per block
-//	C  cached, as far as it is to be counted on  u   max(1, L - C), left to compute
-//	A  booked prefill that is not computed yet   R   L / B rounded up, blocks
+//	L  prompt                                            B   tokens per block
+//	c  cached, as far as it is to be counted on          u   max(1, L - c), left to compute
+//	A  booked prefill that is not computed yet           R   L/B rounded up: blocks of the prompt
 //
+// n are requests in flight that were booked here; only time and weighted add those that the engine has beside them. Then
 // policy, unit and formula; the lowest wins, then what stands behind "then", then chance:
 //
 //	dynamo        blocks    s*max(0, (A + L)/B - credit) + active blocks + new blocks + r*n      NVIDIA Dynamo, KV router
-//	                        credit = c*decay*device + wh*host + wd*disk + m*shared, in blocks; the whole times
-//	                        exp(-tanh(weights of preferred taints)); then tokens held, if asked for. See dynamo.go
+//	                        credit = w*decay*device + wh*host + wd*disk + m*shared, in blocks
+//	                        decay  = 1/(1 + d*(A - least A)/B/R); the whole times exp(-tanh(weights of
+//	                        preferred taints)); then blocks held, if asked for. See dynamo.go
 //	weighted      share     1 - (0.6*cache + 0.3*load + 0.1*latency); then the largest. See weighted.go
 //	lmetric       tokens x  (A + u) * (n + 1)                                                    LMetric, arXiv 2603.15202
 //	              requests
 //	token-load    tokens    A + u, then n                                                        llm-d, token-load-scorer
-//	sticky        tokens    A + u, among those with C/B >= 0.8*floor(L/B), unless even the       llm-d,
-//	                        least A among them is more than tau above that of the others         prefix-cache-affinity-filter
+//	sticky        tokens    A + u, among those with floor(c/B) >= 0.8*floor(L/B),                llm-d,
+//	                        unless least A among them > least A of the others + tau              prefix-cache-affinity-filter
 //	least-load    requests  n, then A
 //	power-of-two  requests  n, among two that are drawn                                          Mitzenmacher, 2001
 //	chwbl         order     place of hash(key, candidate), among those with                      Mirrokni, Thorup and
@@ -61,12 +63,12 @@
 // To compare with, there are restatements of rules that other projects publish; they are not those projects' code, and see
 // the same numbers as all policies. See peers.go:
 //
-//	sglang-cache-aware      the longest C if it is above 0.3*L, else the fewest tokens held; n when n differs by more than 64
+//	sglang-cache-aware      the longest c if it is above 0.3*L, else the fewest tokens held; n when n differs by more than 64
 //	                        and half
-//	aibrix-prefix           the longest C among those with n <= mean + 1 deviation, else n; n when it differs by more than 8
+//	aibrix-prefix           the longest c among those with n <= mean + 1 deviation, else n; n when it differs by more than 8
 //	blend-3-2-2             share: 1 - (3*prefix + 2*queue + 2*free memory)/7, as the Gateway API inference extension and llm-d
-//	preble                  seconds: Q + 0.02*n among the longest C if that is above L/2 and its worker not far busier, else
-//	                        Q + 0.02*n + k*T(u, C)
+//	preble                  seconds: Q + 0.02*n among the longest c if that is above L/2 and its worker not far busier, else
+//	                        Q + 0.02*n + k*T(u, c)
 //
 // Files: load.go is the only one with a lock; backlog.go is the clock; a policy is a file or part of one.
 package scoring

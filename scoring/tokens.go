@@ -2,13 +2,13 @@ package scoring
 
 import "math"
 
-// uncached is P, the prompt tokens that a candidate would have to compute: engines compute at least one.
+// uncached is u, the prompt tokens that a candidate would have to compute: engines compute at least one.
 func uncached(d *Demand, c *Candidate) float64 { return float64(max(1, d.PromptTokens-c.counted())) }
 
 // lmetric multiplies what there is to compute by how many requests it delays; no weight is needed, because a scale of either
 // factor cancels in comparison (LMetric, arXiv 2603.15202):
 //
-//	cost = (Q + P) * (n + 1)      Q: booked prompt tokens not computed yet, P: this prompt's, n: requests in flight
+//	cost = (A + u) * (n + 1)      A: booked prompt tokens not computed yet, u: this prompt's, n: requests in flight
 type lmetric struct{}
 
 func (lmetric) Name() string { return nameLMetric }
@@ -26,7 +26,7 @@ func (lmetric) Score(x *Contest) {
 // tokenLoad sends where the fewest prompt tokens are left to compute, this prompt's among them; ties to the fewest in flight
 // (least prefill work left; the token load of llm-d):
 //
-//	cost = Q + P
+//	cost = A + u
 type tokenLoad struct{}
 
 func (tokenLoad) Name() string { return nameTokenLoad }
@@ -56,22 +56,22 @@ type StickyConfig struct {
 	TauTokens float64 `yaml:"tau_tokens"`
 }
 
-// stickyPolicy stays with the warm candidates until they are saturated, and takes the least Q + P of those that are allowed
+// stickyPolicy stays with the warm candidates until they are saturated, and takes the least A + u of those that are allowed
 // (llm-d's filter for prefix affinity):
 //
 //	warm      matched blocks >= threshold * full blocks of the prompt, at least one
-//	allowed   the warm ones; all, if there are none or min Q(warm) - min Q(cold) > tau
+//	allowed   the warm ones; all, if there are none or least A(warm) - least A(cold) > tau
 type stickyPolicy struct{ StickyConfig }
 
 func (*stickyPolicy) Name() string { return nameSticky }
 
 func (p *stickyPolicy) Score(x *Contest) {
-	warmest, coldest := math.Inf(1), math.Inf(1) // least Q of each kind
+	warmest, coldest := math.Inf(1), math.Inf(1) // least A of each kind
 	for i, l := range x.Loads {
-		if q := float64(l.PrefillTokens); p.warm(x.Demand, &x.Candidates[i]) {
-			warmest = min(warmest, q)
+		if a := float64(l.PrefillTokens); p.warm(x.Demand, &x.Candidates[i]) {
+			warmest = min(warmest, a)
 		} else {
-			coldest = min(coldest, q)
+			coldest = min(coldest, a)
 		}
 	}
 	stay := !math.IsInf(warmest, 1) && !(warmest-coldest > p.TauTokens)
