@@ -69,9 +69,14 @@ func comparison(d Decision, chosen *Candidate) string {
 		return ""
 	}
 	var next, richer *Candidate
+	passed := false
 	for i := range d.Candidates {
 		c := &d.Candidates[i]
 		if c == chosen || !c.Eligible {
+			continue
+		}
+		if c.Passed { // by a rule, so that costs say nothing
+			passed = true
 			continue
 		}
 		if next == nil || c.total() < next.total() {
@@ -82,7 +87,7 @@ func comparison(d Decision, chosen *Candidate) string {
 		}
 	}
 	switch {
-	case next == nil && d.CandidatesTotal > len(d.Candidates):
+	case next == nil && (passed || d.CandidatesTotal > len(d.Candidates)):
 		return "; cost " + amount(cost, chosen.Unit)
 	case next == nil:
 		return "; the only eligible worker"

@@ -7,6 +7,8 @@ func TestReason(t *testing.T) {
 		return Candidate{Worker: worker, CachedTokens: cached, Unit: "s", Eligible: true,
 			Terms: []Term{{"queue", Known(queue)}, {"prefill", Known(prefill)}}, Total: Known(queue + prefill)}
 	}
+	passed := c("gpu-y", 9000, 0, 0.1)
+	passed.Passed = true
 	out := c("gpu-z", 9000, 0, 0)
 	out.Eligible = false
 	for _, test := range []struct {
@@ -25,6 +27,11 @@ func TestReason(t *testing.T) {
 		{"more were compared than kept", Decision{Chosen: "b", PromptTokens: 900, CandidatesTotal: 40,
 			Candidates: []Candidate{c("b", 900, 0, 0.01)}},
 			"b: holds all 900 prompt tokens; cost 10 ms"},
+		{"others are passed over", Decision{Chosen: "b", PromptTokens: 900, Candidates: []Candidate{passed, c("b", 450, 0, 0.2)}},
+			"b: holds 450 of 900 prompt tokens; cost 200 ms"},
+		{"one is passed over, another is not", Decision{Chosen: "b", PromptTokens: 900,
+			Candidates: []Candidate{c("b", 450, 0, 0.2), passed, c("a", 0, 0, 0.3)}},
+			"b: holds 450 of 900 prompt tokens; cost 200 ms, next best a 300 ms"},
 		{"level", Decision{Chosen: "b", PromptTokens: 10, Candidates: []Candidate{c("b", 0, 0, 1), c("a", 0, 0, 1.001)}},
 			"b: holds none of 10 prompt tokens; cost 1.00 s, level with a"},
 		{"drawn", Decision{Chosen: "b", PromptTokens: 10, Candidates: []Candidate{c("a", 0, 0, 0.5), c("b", 0, 0, 1)}},

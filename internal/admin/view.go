@@ -200,6 +200,8 @@ type Candidate struct {
 	Total    Figure `json:"total"`
 	Unit     string `json:"unit"`
 	Eligible bool   `json:"eligible"`
+	// Passed says that the policy's rule passed the worker over, whatever it costs.
+	Passed bool `json:"passed"`
 }
 
 // Term is one named part of a cost: "queue", "prefill", "decode", "evict", "kv_wait" ...

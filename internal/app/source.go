@@ -213,7 +213,7 @@ func (s *source) Drain(name string, on bool) error {
 
 func candidate(c router.ExplainedCandidate) admin.Candidate {
 	a := admin.Candidate{Worker: c.Worker, CachedTokens: c.CachedTokens, Eligible: true, InFlight: admin.Known(c.Terms.InFlight),
-		Total: admin.Known(c.Terms.Total), Unit: c.Terms.Unit.String()}
+		Total: admin.Known(c.Terms.Total), Unit: c.Terms.Unit.String(), Passed: c.Terms.Passed}
 	for _, t := range c.Terms.Parts() {
 		a.Terms = append(a.Terms, admin.Term{Name: t.Name, Value: admin.Known(t.Value)})
 	}

@@ -77,7 +77,8 @@ function detail(d) {
         `${t.name.replaceAll('_', ' ')} ${join(cost(t.value, c.unit))}`));
     }
     const notes = [`${join(count(c.cached_tokens, 'tokens'))} held`,
-      known(c.in_flight) && `${join(count(c.in_flight))} in flight`, !c.eligible && 'not eligible'].filter(Boolean).join(' · ');
+      known(c.in_flight) && `${join(count(c.in_flight))} in flight`, !c.eligible && 'not eligible',
+      c.passed && 'passed over'].filter(Boolean).join(' · ');
     return h('div', { class: 'candidate' }, h('span', {}, h('b', {}, c.worker), h('span', { class: 'dim' },
       `${c.worker === d.chosen ? ' chosen' : ''} · ${notes}`)), h('b', {}, join(cost(c.total, c.unit))), stack, terms);
   });
