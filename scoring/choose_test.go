@@ -10,13 +10,14 @@ import (
 	"attache/internal/slot"
 )
 
-// TestChoose compares with plain sorting of all candidates.
+// TestChoose compares with plain sorting of all candidates, of which the first is not passed over.
 func TestChoose(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		terms := make([]Terms, rapid.IntRange(1, 200).Draw(t, "candidates"))
 		given := candidates(len(terms))
 		for i := range terms {
 			terms[i] = Terms{Total: float64(rapid.IntRange(0, 9).Draw(t, "total")), Tie: float64(rapid.IntRange(0, 3).Draw(t, "tie"))}
+			terms[i].Passed = i > 0 && rapid.IntRange(0, 2).Draw(t, "passed") == 0
 		}
 		most := rapid.IntRange(1, 210).Draw(t, "most")
 		temperature := rapid.SampledFrom([]float64{0, 1}).Draw(t, "temperature")
@@ -30,6 +31,9 @@ func TestChoose(t *testing.T) {
 			slices.SortFunc(want, order)
 		}
 		want = want[:min(most, len(want))]
+		if got[0].Terms.Passed {
+			t.Fatalf("%v is chosen, but passed over", got[0])
+		}
 		seen := map[slot.Slot]bool{}
 		for i, r := range got {
 			if len(got) != len(want) || r.Terms != want[i] || r.Terms != terms[r.Slot] || seen[r.Slot] {

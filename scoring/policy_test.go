@@ -206,7 +206,8 @@ func TestConfig(t *testing.T) {
 	bad := Config{
 		Weighted: WeightedConfig{Cache: 1, Distance: 1}, Sticky: StickyConfig{Threshold: 1}, CHWBL: CHWBLConfig{LoadFactor: 1},
 		Policy: "best", Temperature: -1, Alpha: 11,
-		Speed: SpeedConfig{Profile: "abacus", PerTokenUS: -1, ChunkTokens: -1}, Dynamo: DynamoConfig{PrefillLoadScale: -1, HostCacheHitWeight: 2, TieBreak: "first"},
+		Speed:  SpeedConfig{Profile: "abacus", PerTokenUS: -1, ChunkTokens: -1},
+		Dynamo: DynamoConfig{PrefillLoadScale: -1, HostCacheHitWeight: 2, TieBreak: "first"},
 	}
 	got := make([]string, 0, 9)
 	for _, e := range field.All(bad.Validate()) {

@@ -85,5 +85,5 @@ func (p *stickyPolicy) Score(x *Contest) {
 func (p *stickyPolicy) warm(d *Demand, c *Candidate) bool {
 	size := max(d.BlockTokens, 1)
 	full := d.PromptTokens / size
-	return full > 0 && float64(c.counted()/size) >= p.Threshold*float64(full)
+	return full > 0 && float64(c.counted()/size) >= p.Threshold*float64(full)-rounding
 }

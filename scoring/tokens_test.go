@@ -44,6 +44,10 @@ func TestTokens(t *testing.T) {
 			[]Terms{{Queue: 1000, Prefill: 192}, {Prefill: 960, Passed: true}},
 		},
 		{
+			"sticky: exactly at one that is no binary fraction", &stickyPolicy{StickyConfig{.55, 0}}, ask(320), []Candidate{{CachedTokens: 176}, {}}, loads(0, 0),
+			[]Terms{{Prefill: 144}, {Prefill: 320, Passed: true}},
+		},
+		{
 			"sticky: none is", &stickyPolicy{def}, ask(2000), warm, loads(0, 0, 0),
 			[]Terms{{Prefill: 1200}, {Prefill: 1232}, {Prefill: 2000}},
 		},

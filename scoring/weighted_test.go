@@ -34,7 +34,10 @@ func TestWeighted(t *testing.T) {
 			"only distance", WeightedConfig{Load: 7, Distance: 3}, []Candidate{{}, {Distance: 2}}, []Load{{InFlight: 10}, {InFlight: 1}},
 			[]Terms{{Requests: .5, Tie: -1}, {Requests: 1, Tie: -.05}},
 		},
-		{"only cache", WeightedConfig{Cache: 5, Batch: 1}, []Candidate{{CachedTokens: 900}}, []Load{{InFlight: 9, QueueSeconds: 3}}, []Terms{{Prefill: .1, Tie: -1}}},
+		{
+			"only cache", WeightedConfig{Cache: 5, Batch: 1}, []Candidate{{CachedTokens: 900}}, []Load{{InFlight: 9, QueueSeconds: 3}},
+			[]Terms{{Prefill: .1, Tie: -1}},
+		},
 	} {
 		got := judge(&weighted{c.weights}, ask(1000), c.workers, c.loads)
 		for i, want := range c.want {
