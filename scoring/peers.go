@@ -159,7 +159,7 @@ func (p *preble) Score(x *Contest) {
 			leastWarm, whole = t.Total, l.SpeedFactor*p.speed.Prefill(d.PromptTokens, 0)
 		}
 	}
-	stay := exploit && leastWarm <= prebleRatio*least+whole
+	stay := leastWarm <= prebleRatio*least+whole
 	for i, l := range x.Loads {
 		c, t := &x.Candidates[i], &x.Terms[i]
 		if exploit {

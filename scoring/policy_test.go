@@ -131,6 +131,7 @@ func drawContest(t *rapid.T, n int) *Contest {
 	tokens := rapid.IntRange(0, 2*prompt)
 	blocks := rapid.Int32Range(0, int32(prompt))
 	count := rapid.IntRange(0, 100)
+	longest := rapid.SampledFrom([]float64{.1, 1, 100}).Draw(t, "longest queue")
 	size := rapid.SampledFrom([]float64{0, 1, 80e9})
 	workers, loads := candidates(n), make([]Load, n)
 	for i := range workers {
@@ -146,7 +147,7 @@ func drawContest(t *rapid.T, n int) *Contest {
 		c.Preference = rapid.Float64Range(-2, 2).Draw(t, "preference")
 		c.BatchTokens, c.Memory, c.Distance = count.Draw(t, "batch"), size.Draw(t, "memory"), size.Draw(t, "distance")
 		l.InFlight, l.PrefillTokens, l.ActiveBlocks = count.Draw(t, "in flight"), tokens.Draw(t, "queue"), count.Draw(t, "active")
-		l.SharedBlocks, l.QueueSeconds = count.Draw(t, "shared"), rapid.Float64Range(0, 100).Draw(t, "seconds")
+		l.SharedBlocks, l.QueueSeconds = count.Draw(t, "shared"), longest*rapid.Float64Range(0, 1).Draw(t, "seconds")
 	}
 	x := contest(d, workers, loads)
 	for i := range x.Draws {
