@@ -11,6 +11,7 @@ import (
 // runners is a contest with the candidates that are still in it: policies as people tell them, one sentence after the other.
 type runners struct {
 	*Contest
+
 	left []int
 }
 
