@@ -10,7 +10,7 @@ import (
 	"attache/internal/slot"
 )
 
-// TestChoose compares with plain sorting of all candidates, of which the first is not passed over.
+// TestChoose compares with plain sorting of all candidates, of which the first is neither passed over nor saturated.
 func TestChoose(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		terms := make([]Terms, rapid.IntRange(1, 200).Draw(t, "candidates"))
@@ -18,6 +18,7 @@ func TestChoose(t *testing.T) {
 		for i := range terms {
 			terms[i] = Terms{Total: float64(rapid.IntRange(0, 9).Draw(t, "total")), Tie: float64(rapid.IntRange(0, 3).Draw(t, "tie"))}
 			terms[i].Passed = i > 0 && rapid.IntRange(0, 2).Draw(t, "passed") == 0
+			terms[i].Saturated = i > 0 && rapid.IntRange(0, 2).Draw(t, "saturated") == 0
 		}
 		most := rapid.IntRange(1, 210).Draw(t, "most")
 		temperature := rapid.SampledFrom([]float64{0, 1}).Draw(t, "temperature")
@@ -31,8 +32,8 @@ func TestChoose(t *testing.T) {
 			slices.SortFunc(want, order)
 		}
 		want = want[:min(most, len(want))]
-		if got[0].Terms.Passed {
-			t.Fatalf("%v is chosen, but passed over", got[0])
+		if got[0].Terms.Passed || got[0].Terms.Saturated {
+			t.Fatalf("%v is chosen, but passed over or saturated", got[0])
 		}
 		seen := map[slot.Slot]bool{}
 		for i, r := range got {
