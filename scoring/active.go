@@ -103,10 +103,11 @@ const (
 
 // make makes a stretch of blocks behind a parent.
 func (a *active) make(blocks []block.Hash, parent *stretch) *stretch {
-	s := new(stretch)
+	var s *stretch
 	if n := len(a.spare); n > 0 {
-		s = a.spare[n-1]
-		a.spare = a.spare[:n-1]
+		s, a.spare = a.spare[n-1], a.spare[:n-1]
+	} else {
+		s = new(stretch)
 	}
 	s.blocks, s.parent, s.users = append(s.blocks[:0], blocks...), parent, s.users[:0]
 	a.byFirst[blocks[0]] = s

@@ -240,13 +240,23 @@ func (s *Scorer) book(b *Booking, d *Demand, r *Ranked, now float64) {
 // reclaim takes the blocks that a request finds in its slot's cache, and that no other request there holds, out of what lies
 // idle: for every block that is looked at, as many as it stands for.
 func (s *Scorer) reclaim(l *slotLoad, d *Demand, cached int) {
+	since, n := 0.0, 0 // blocks in a row that were released at the same time
 	for i := l.SharedBlocks; i < min(cached, len(d.Chain)); i++ {
-		if h := d.Chain[i]; sampled(h) {
-			if at, ok := s.reuse.released(h); ok {
-				l.idle.take(at, sampling)
-			}
+		h := d.Chain[i]
+		if !sampled(h) {
+			continue
 		}
+		at, ok := s.reuse.released(h)
+		if !ok {
+			continue
+		}
+		if at != since {
+			l.idle.take(since, n)
+			since, n = at, 0
+		}
+		n += sampling
 	}
+	l.idle.take(since, n)
 }
 
 // Outcome is what became of a request.

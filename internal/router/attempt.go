@@ -23,6 +23,7 @@ type attempt struct {
 	started time.Time
 	waited  time.Duration // at the gate
 	session uint64        // that it belongs to; 0 none
+	limits  scoring.Limits
 }
 
 // prepare finds the pool, the candidates and what they hold.
@@ -50,8 +51,9 @@ func (r *Router) prepare(ctx context.Context, req *Request, a *attempt) error {
 	r.chain(ctx, p, a.scratch, req, cmp.Or(rewrite, model))
 	a.demand = scoring.Demand{
 		PromptTokens: a.chain.Tokens, BlockTokens: a.chain.BlockTokens, OutputTokens: req.Hints.OutputTokens, Chain: a.chain.Hashes,
-		Key: a.session, Limits: r.limitsOf(req), Policy: req.Hints.Policy,
+		Key: a.session, Policy: req.Hints.Policy,
 	}
+	a.limit()
 	return a.look(a.started)
 }
 

@@ -66,18 +66,18 @@ func newGate(r *Router, p *pool, cfg queue.Config) *gate {
 	return &gate{router: r, pool: p, start: r.now(), wake: make(chan struct{}, 1), queue: queue.New[*waiting](cfg)}
 }
 
-// limitsOf are the limits that hold for a request; nil: none.
-func (r *Router) limitsOf(req *Request) *scoring.Limits {
-	l := scoring.Limits{
-		InFlight: r.cfg.MaxInFlight, PrefillTokens: r.cfg.Saturation.PrefillTokens, KVShare: r.cfg.Saturation.KVShare, TTFT: r.cfg.Saturation.TTFT,
+// limit puts the limits that hold for the request into its demand, if there are any.
+func (a *attempt) limit() {
+	cfg := &a.router.cfg
+	a.limits = scoring.Limits{
+		InFlight: cfg.MaxInFlight, PrefillTokens: cfg.Saturation.PrefillTokens, KVShare: cfg.Saturation.KVShare, TTFT: cfg.Saturation.TTFT,
 	}
-	if req.Hints.TTFT > 0 && r.cfg.Queue.Enabled() {
-		l.TTFT = req.Hints.TTFT
+	if slo := a.req.Hints.TTFT; slo > 0 && cfg.Queue.Enabled() {
+		a.limits.TTFT = slo
 	}
-	if l == (scoring.Limits{}) {
-		return nil
+	if a.limits != (scoring.Limits{}) {
+		a.demand.Limits = &a.limits
 	}
-	return &l
 }
 
 // pass books the request, now or when there is room for it. The error is a *ShedError, *NoWorkerError or the context's.

@@ -78,6 +78,7 @@ type scratch struct {
 	eligible   []*worker.Worker
 	candidates []scoring.Candidate
 	demand     scoring.Demand
+	attempt    attempt
 }
 
 // Params are the collaborators of a Router.
@@ -145,19 +146,21 @@ func New(p Params) (*Router, error) {
 func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
 	s := r.scratch.Get().(*scratch) //nolint:forcetypeassert // New makes the pool
 	defer r.scratch.Put(s)
-	a := attempt{scratch: s}
-	if err := r.prepare(ctx, req, &a); err != nil {
+	a := &s.attempt
+	*a = attempt{scratch: s}
+	defer func() { *a = attempt{} }() // it is used again, and must keep nothing
+	if err := r.prepare(ctx, req, a); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	a.rec = &record{router: r, pool: a.pool, number: r.ids.Add(1), at: a.started}
-	if err := a.pool.gate.pass(ctx, &a); err != nil {
+	if err := a.pool.gate.pass(ctx, a); err != nil {
 		r.metrics.notPassed(a.pool.name, err)
 		return nil, err
 	}
-	return r.decide(&a), nil
+	return r.decide(a), nil
 }
 
 // chain makes the prompt's chain; without a prompt it is empty, and only load decides. model is the name that the worker is
