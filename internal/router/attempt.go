@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"attache/internal/hints"
 	"attache/internal/worker"
 	"attache/scoring"
 )
@@ -24,6 +25,7 @@ type attempt struct {
 	waited  time.Duration // at the gate
 	session uint64        // that it belongs to; 0 none
 	limits  scoring.Limits
+	weights scoring.DynamoOverride
 }
 
 // prepare finds the pool, the candidates and what they hold.
@@ -54,7 +56,22 @@ func (r *Router) prepare(ctx context.Context, req *Request, a *attempt) error {
 		Key: a.session, Policy: req.Hints.Policy,
 	}
 	a.limit()
+	a.weigh()
 	return a.look(a.started)
+}
+
+// weigh puts the weights that the request asks for into its demand.
+func (a *attempt) weigh() {
+	w := &a.req.Hints.Weights
+	set := func(to **float64, n hints.Number) {
+		if n.Said {
+			*to = &n.Value
+			a.demand.Dynamo = &a.weights
+		}
+	}
+	set(&a.weights.OverlapScoreCredit, w.OverlapScoreCredit)
+	set(&a.weights.PrefillLoadScale, w.PrefillLoadScale)
+	set(&a.weights.Temperature, w.RouterTemperature)
 }
 
 // look works out who may serve and what they hold, as of now.
