@@ -108,7 +108,7 @@ func (e *twinEntry) quit() {
 func (l *twinLoad) active() (blocks int) {
 	once := map[block.Hash]bool{}
 	for _, e := range l.entries {
-		blocks += (e.prompt+15)/16 - len(e.chain)
+		blocks += e.prompt/16 - len(e.chain)
 		for _, h := range e.chain {
 			once[h] = true
 		}
@@ -121,7 +121,7 @@ func (w *twin) load(i int) Load {
 	sum := Load{InFlight: len(l.entries), OutputTokens: len(l.entries) * assumedOutput, ActiveBlocks: l.active(), SpeedFactor: w.factor(l)}
 	for _, e := range l.entries {
 		sum.ContextTokens += e.prompt
-		sum.ContextBlocks += (e.prompt + 15) / 16
+		sum.ContextBlocks += e.prompt / 16
 		switch {
 		case e.done:
 		case e.live:

@@ -25,6 +25,13 @@ type Config struct {
 	// Alpha is how much a prefill counts more for each request that it slows down on the worker, as a share of its time
 	// (policy "time"). 0: not at all, then cold workers stay idle while loads are low; above 0.3 it scatters prefixes.
 	Alpha float64 `yaml:"alpha"`
+	// Again is how much more a prefill counts than the time it takes, as a share of that (policy "time"): what is computed
+	// where it was not held takes memory once more, and delays others. 0: nothing more; above 1 it keeps prefixes together where
+	// queues are long.
+	Again float64 `yaml:"again"`
+	// Crowd weighs how full a worker's KV cache is with running requests, before any has to wait, as a share of the time that
+	// requests stay (policy "time"). 0: not at all, then workers fill up one by one when answers are long.
+	Crowd float64 `yaml:"crowd"`
 	// Evict weighs the time for computing again what a prompt would push out of a worker's cache, as far as it is likely to
 	// be asked for (policy "time"; needs the size of the cache, which engines tell). 1: as estimated. 0: not at all, which
 	// costs agents that come back after minutes a tenth of their time to first token and more.
@@ -86,7 +93,9 @@ func DefaultConfig() Config {
 	return Config{
 		Policy:      nameTime,
 		Temperature: 0,
-		Alpha:       0.03,
+		Alpha:       0.06,
+		Again:       0.25,
+		Crowd:       0.03,
 		Evict:       1,
 		Room:        3,
 		Speed:       SpeedConfig{Profile: profiles[0].name},
@@ -150,7 +159,7 @@ const (
 func (c Config) policies(speed Speed) map[string]Policy {
 	all := map[string]Policy{}
 	for _, p := range []Policy{
-		&timePolicy{speed: speed, alpha: c.Alpha, evict: c.Evict, room: c.Room, marginal: speed.marginal()},
+		&timePolicy{speed: speed, alpha: c.Alpha, again: c.Again, evict: c.Evict, room: c.Room, crowd: c.Crowd, marginal: speed.marginal()},
 		c.Dynamo.policy(), &weighted{c.Weighted}, lmetric{}, tokenLoad{}, &stickyPolicy{c.Sticky}, leastLoad{}, powerOfTwo{},
 		&chwbl{c.CHWBL.LoadFactor}, session{}, roundRobin{}, random{}, sglangCacheAware{}, aibrixPrefix{}, blend{}, &preble{speed},
 	} {
@@ -178,6 +187,8 @@ func (c Config) Validate() error {
 	_, known := c.Speed.speed()
 	check.Check(slices.Contains(policies, c.Policy), "policy", c.Policy, "must be one of "+strings.Join(policies, ", "))
 	check.Check(c.Temperature >= 0 && c.Temperature <= 100, "temperature", c.Temperature, "must be 0 (always the best) to 100")
+	check.Check(c.Again >= 0 && c.Again <= 100, "again", c.Again, "must be 0 (nothing more) to 100")
+	check.Check(c.Crowd >= 0 && c.Crowd <= 100, "crowd", c.Crowd, "must be 0 (not at all) to 100")
 	check.Check(c.Evict >= 0 && c.Evict <= 100, "evict", c.Evict, "must be 0 (not at all) to 100")
 	check.Check(c.Room >= 0 && c.Room <= 100, "room", c.Room, "must be 0 (not at all) to 100")
 	check.Check(c.Alpha >= 0 && c.Alpha <= 10, "alpha", c.Alpha, "must be 0 to 10")

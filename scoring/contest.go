@@ -47,11 +47,8 @@ func (m *Limits) saturated(d *Demand, c *Candidate, l *Load, own float64) bool {
 		m.TTFT > 0 && l.QueueSeconds > 0 && l.QueueSeconds+own > m.TTFT.Seconds()
 }
 
-// blocks is the prompt in blocks, rounded up.
-func (d *Demand) blocks() int {
-	size := max(d.BlockTokens, 1)
-	return (d.PromptTokens + size - 1) / size
-}
+// blocks is how many full blocks the prompt has.
+func (d *Demand) blocks() int { return d.PromptTokens / max(d.BlockTokens, 1) }
 
 // Candidate is a slot that may serve the request, with what others know of it.
 type Candidate struct {
@@ -108,16 +105,18 @@ type Load struct {
 	QueueSeconds  float64 // predicted time to work off the booked prefill
 	PrefillTokens int     // uncached prompt tokens booked and not computed yet: as told, or by the clock of predicted work
 	ContextTokens int     // prompt tokens of the requests in flight
-	ContextBlocks int     // the same in blocks, every request rounded up
+	ContextBlocks int     // the same in full blocks of each
 	ActiveBlocks  int     // the same, but prefixes that requests share once
 	OutputTokens  int     // tokens that the answers in flight are expected to have in the end
 	SharedBlocks  int     // leading blocks of this request's prompt that requests in flight hold already
 	LastTurn      uint64  // number of the decision that chose the slot last; 0 never
 	SpeedFactor   float64 // k: observed prefill time over estimated, on this slot
 	// EvictionBlocks is how many of the blocks that the request would push out of the cache will be asked for again; RoomSeconds
-	// how long it would wait for KV memory. Both are filled in only for policies that want them.
+	// how long it would wait for KV memory, CrowdSeconds how much the memory that is left worries, long before it runs out. They
+	// are filled in only for policies that want them.
 	EvictionBlocks float64
 	RoomSeconds    float64
+	CrowdSeconds   float64
 }
 
 // Contest is what a policy decides by: one request, and those that may serve it. Candidates, Loads and Terms belong together

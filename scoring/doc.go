@@ -9,25 +9,48 @@
 //
 // The default estimates, in seconds, what sending the request to a slot costs:
 //
-//	total = Q + P*(1 + alpha*n) + D
+//	total = Q + P*(1 + again + alpha*n) + D + evict*E + room*K + crowd*F
 //
-//	P = k * T(u, c)      own prefill: u uncached tokens (at least 1) behind c cached ones
 //	Q = k * sum of T     booked prefill that the slot has not worked off yet
+//	P = k * T(u, c)      own prefill: u uncached tokens (at least 1) behind c cached ones
 //	D = k * kv * C       one decode step over the C prompt tokens in flight, which the request will share
-//	n                    requests in flight on the slot; each is slowed down by the new one's prefill
-//	k                    how much slower engines are than the speed model T, learnt from observed first tokens
+//	E = k * t * B * sum of h(age)    computing again what the request pushes out of the cache: over the oldest blocks of the slot
+//	                     that have to go for it, how probable it is that one that was not used for so long is asked for
+//	K = R * max(0, f - 0.95)         waiting for KV memory
+//	F = R * max(0, f - 0.3)^2        coming near to that
 //
-//	T(u, c) = chunks*over + max(chunks*weights, token*u) + pair*u*(c + u/2)      chunks = ceil(u / chunk)
+//	n  requests in flight on the slot; each is slowed down by the new one's prefill
+//	k  how much slower the slot's engine is than the speed model T, learnt from observed first tokens
+//	t  seconds of one more token in a long prompt, by T      B  tokens per block
+//	f  what the requests in flight will need of the slot's KV cache, the new one and all answers included; prefixes that they
+//	   share count once
+//	R  seconds that requests stay, in the mean
+//
+//	T(u, c) = sum over steps of n tokens (over + max(weights, token*n) + square*n^2) + pair*u*(c + u/2)
 //
 // k scales D too: what makes prefill slower than the profile says, a larger model or a smaller accelerator, makes the
-// decode steps slower as well.
+// decode steps slower as well. Again is there because what is computed where it was not held takes memory a second time.
+// How the weights were found, and what was tried without use: docs/design/007-the-decision.md.
+//
+// # What is in the caches
+//
+// Which blocks lie in a cache without a request that needs them is known by their number and age only (idle.go): enough for E, at
+// no cost per block. h is learnt from one block of eight (reuse.go). What requests in flight share is a tree of their chains
+// (active.go): a request costs as many look-ups as its prompt has branches.
 //
 // # The clock of predicted work
 //
-// Usually nobody tells when a worker has computed a prompt; the end of the request does come, but much later. Holding the
-// prefill booked until then makes long answers look like long queues. So each slot works its booked prefill off, in the
-// order of the bookings, at the predicted speed and by the wall clock; what leaves early (Prefilled, End) takes only what
-// it has left. The clock needs k to be about right, and does not see a worker wait for room in its KV cache.
+// Where a worker's events tell how far a prefill has got (Candidate.Live) its booking stays until they do, and what is left of the
+// first one is never believed to be less than a tenth. Elsewhere nobody tells when a worker has computed a prompt; the end of the
+// request does come, but much later. Holding the prefill booked until then makes long answers look like long queues. So each slot
+// works its booked prefill off, in the order of the bookings, at the predicted speed and by the wall clock; what leaves early
+// (Prefilled, End) takes only what it has left. The clock needs k to be about right, and does not see a worker wait for room in
+// its KV cache.
+//
+// # Saturation
+//
+// Demand.Limits say when a slot is saturated. A request that finds all of them so is not booked, and whoever asked may hold it back
+// (package queue) until one has room.
 //
 // # The other policies
 //
@@ -70,5 +93,6 @@
 //	preble                  seconds: Q + 0.02*n among the longest c if that is above L/2 and its worker not far busier, else
 //	                        Q + 0.02*n + k*T(u, c)
 //
-// Files: load.go is the only one with a lock; backlog.go is the clock; a policy is a file or part of one.
+// Files: load.go and booking.go hold the lock; backlog.go is the clock; learnt.go keeps what was learnt; a policy is a file or part
+// of one.
 package scoring

@@ -181,7 +181,7 @@ func (s *Scorer) policyOf(d *Demand) Policy {
 // price fills in what the request would do to a candidate's KV cache.
 func (s *Scorer) price(d *Demand, c *Candidate, now float64) {
 	l, size := s.loads[c.Slot], max(d.BlockTokens, 1)
-	l.EvictionBlocks, l.RoomSeconds = 0, 0
+	l.EvictionBlocks, l.RoomSeconds, l.CrowdSeconds = 0, 0, 0
 	capacity := c.KVCapacityTokens / size
 	if capacity == 0 {
 		return
@@ -199,13 +199,16 @@ func (s *Scorer) price(d *Demand, c *Candidate, now float64) {
 		l.EvictionBlocks = l.idle.loss(out, now, &s.reuse)
 	}
 	need := l.ActiveBlocks + d.blocks() - l.SharedBlocks + answers + l.InFlight + 1
-	if missing := float64(need) - fullest*float64(capacity); missing > 0 {
-		l.RoomSeconds = float64(s.residence) * missing / float64(capacity)
-	}
+	fill := float64(need) / float64(capacity)
+	l.RoomSeconds = float64(s.residence) * max(0, fill-fullest)
+	over := max(0, fill-easy)
+	l.CrowdSeconds = float64(s.residence) * over * over
 }
 
-// fullest is the share of a KV cache that requests fill without waiting.
-const fullest = .95
+const (
+	fullest = .95 // share of a KV cache that requests fill without waiting
+	easy    = .3  // share that they fill without ever being in each other's way
+)
 
 // expected is how long an answer is expected to be, in tokens.
 func (s *Scorer) expected(d *Demand) int {

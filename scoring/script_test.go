@@ -111,6 +111,7 @@ func (s *stage) run(words []string) string {
 func (s *stage) start(policy string, settings []string) {
 	cfg := DefaultConfig()
 	cfg.Policy = policy
+	cfg.Alpha, cfg.Again, cfg.Crowd = .03, 0, 0 // times alone
 	for _, w := range settings {
 		switch key, n := setting(w); key {
 		case "alpha":

@@ -4,8 +4,10 @@ package scoring
 type timePolicy struct {
 	speed    Speed
 	alpha    float64
+	again    float64 // weight of computing anything, beside its time
 	evict    float64 // weight of what is evicted
 	room     float64 // weight of the wait for KV memory
+	crowd    float64 // weight of its coming to an end
 	marginal float64 // raw seconds of one more token
 }
 
@@ -21,10 +23,10 @@ func (p *timePolicy) Score(x *Contest) {
 			resident = min(resident, c.KVCapacityTokens)
 		}
 		t.Queue = l.QueueSeconds
-		t.Prefill = k * p.speed.Prefill(d.PromptTokens-cached, cached) * (1 + p.alpha*float64(n))
+		t.Prefill = k * p.speed.Prefill(d.PromptTokens-cached, cached) * (1 + p.again + p.alpha*float64(n))
 		t.Decode = k * p.speed.PerKVToken * float64(resident)
 		t.Evict = p.evict * k * p.marginal * float64(d.BlockTokens) * l.EvictionBlocks
-		t.Room = p.room * l.RoomSeconds
+		t.Room = p.room*l.RoomSeconds + p.crowd*l.CrowdSeconds
 		t.Total = t.Queue + t.Prefill + t.Decode + t.Evict + t.Room
 		t.Tie = float64(n) // then random
 		t.shown(c, l, Seconds)

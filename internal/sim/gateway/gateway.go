@@ -17,6 +17,7 @@ import (
 	"attache/internal/sim/virtual"
 	"attache/internal/slot"
 	"attache/scoring"
+	"attache/scoring/queue"
 )
 
 // Options say how a gateway decides and what it knows.
@@ -26,6 +27,10 @@ type Options struct {
 	FirstTokens Signal
 	// TrueCaches lets it see the engines' caches for what a prompt would evict, instead of its own mirrors of them.
 	TrueCaches bool
+	// Limits say when a worker is saturated, and Queue in which order requests wait that find all of them so. Without limits, or
+	// without a queue, every request is sent at once.
+	Limits scoring.Limits
+	Queue  queue.Config
 	// Seed decides between equals.
 	Seed uint64
 }
@@ -55,10 +60,16 @@ type Gateway struct {
 	answers  []int              // blocks of answers in its cache, as told, by worker
 	gone     []uint64
 
+	queue   *queue.Queue[*trace.Request]   // nil: none
+	entries []*queue.Entry[*trace.Request] // by request
+	placed  []int32                        // by request, the worker that it was given plus 1, until the cluster knows
+	looked  time.Duration                  // when the queue was last gone through
+
 	overlap    runs.Overlap
 	candidates []scoring.Candidate
 	ranked     []scoring.Ranked
 	demand     scoring.Demand
+	best       int // cached tokens that any candidate offers the request that was picked for last
 	reuse      Reuse
 }
 
@@ -81,6 +92,13 @@ func New(o Options, c *virtual.Cluster, w *trace.Workload) (*Gateway, error) {
 	case Live, Events, Clock:
 	default:
 		return nil, fmt.Errorf("first tokens by %q: must be %s, %s or %s", o.FirstTokens, Live, Events, Clock)
+	}
+	if o.Queue.Enabled() && o.Limits != (scoring.Limits{}) {
+		if err := o.Queue.Validate(); err != nil {
+			return nil, err
+		}
+		g.queue = queue.New[*trace.Request](o.Queue)
+		g.entries, g.placed = make([]*queue.Entry[*trace.Request], len(w.All)), make([]int32, len(w.All))
 	}
 	for _, r := range w.All {
 		for i, id := range r.IDs {
@@ -108,6 +126,47 @@ func (g *Gateway) Reuse() Reuse { return g.reuse }
 // Route chooses a worker as production does.
 func (g *Gateway) Route(now time.Duration, r *trace.Request) (worker int, ok bool) {
 	g.now = now
+	if g.queue == nil {
+		return g.pick(r)
+	}
+	if g.entries[r.Index] == nil {
+		if g.queue.Len() == 0 {
+			if worker, ok = g.pick(r); ok {
+				return worker, true
+			}
+		}
+		return 0, g.wait(r)
+	}
+	if g.looked != now {
+		g.looked = now
+		g.queue.Dispatch(now, func(e *queue.Entry[*trace.Request]) queue.Placement {
+			w, ok := g.pick(e.Value)
+			if !ok {
+				return queue.Blocked
+			}
+			g.placed[e.Value.Index] = int32(w) + 1
+			return queue.Placed
+		})
+	}
+	if worker = int(g.placed[r.Index]) - 1; worker < 0 {
+		return 0, false
+	}
+	g.entries[r.Index], g.placed[r.Index] = nil, 0
+	return worker, true
+}
+
+// wait puts a request into the queue. The simulation has no clients that give up, so that there must be room for all.
+func (g *Gateway) wait(r *trace.Request) bool {
+	e, _, no := g.queue.Push(g.now, queue.Request{PromptTokens: r.Prompt, UncachedTokens: max(1, r.Prompt-g.best)}, r)
+	if no != nil {
+		panic("the queue of a simulation is full: " + no.String())
+	}
+	g.entries[r.Index] = e
+	return false
+}
+
+// pick books the request on a worker; false: all are saturated.
+func (g *Gateway) pick(r *trace.Request) (worker int, ok bool) {
 	size := g.workload.BlockTokens
 	most := (r.Prompt - 1) / size * size // the last token is computed, whatever is held
 	g.candidates = g.candidates[:0]
@@ -120,17 +179,20 @@ func (g *Gateway) Route(now time.Duration, r *trace.Request) (worker int, ok boo
 		}
 	}
 	g.index.Overlap(r.Chain, &g.overlap)
-	available := 0
+	g.best = 0
 	for i := range g.candidates {
 		c := &g.candidates[i]
 		for _, hit := range g.overlap.Hits {
 			if hit.Slot == c.Slot {
 				c.CachedTokens = min(int(hit.Blocks[slot.Device])*size, most)
-				available = max(available, c.CachedTokens)
+				g.best = max(g.best, c.CachedTokens)
 			}
 		}
 	}
 	g.demand = scoring.Demand{PromptTokens: r.Prompt, BlockTokens: size, Chain: r.Chain, Key: uint64(r.Session + 1)}
+	if g.queue != nil {
+		g.demand.Limits = &g.options.Limits
+	}
 	b := new(scoring.Booking)
 	g.ranked = g.scorer.Pick(&g.demand, g.candidates, g.ranked[:0], b)
 	if len(g.ranked) == 0 {
@@ -138,7 +200,7 @@ func (g *Gateway) Route(now time.Duration, r *trace.Request) (worker int, ok boo
 	}
 	g.bookings[r.Index] = b
 	g.reuse.Prompt += r.Prompt
-	g.reuse.Available += available
+	g.reuse.Available += g.best
 	g.reuse.Captured += g.ranked[0].CachedTokens
 	return int(g.ranked[0].Slot), true
 }
