@@ -78,6 +78,8 @@ type SpeedConfig struct {
 	// ChunkTokens is how many prompt tokens an engine computes per step at most (vLLM: max_num_batched_tokens, SGLang:
 	// chunked_prefill_size). 0: as the profile, 8192.
 	ChunkTokens int `yaml:"chunk_tokens"`
+	// Error multiplies all times, for asking what a wrong model costs. 0 is 1.
+	Error float64 `yaml:"-"`
 }
 
 // speed puts the numbers over the profile's; ok is false when there is no such profile.
@@ -101,5 +103,15 @@ func (c SpeedConfig) speed() (s Speed, ok bool) {
 	if c.ChunkTokens != 0 {
 		s.ChunkTokens = c.ChunkTokens
 	}
+	if c.Error != 0 {
+		s.times(c.Error)
+	}
 	return s, ok
+}
+
+// times makes all times longer by a factor.
+func (s *Speed) times(f float64) {
+	for _, t := range []*float64{&s.Over, &s.Weights, &s.PerToken, &s.PerPair, &s.PerSquare, &s.PerKVToken} {
+		*t *= f
+	}
 }

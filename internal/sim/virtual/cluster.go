@@ -9,7 +9,7 @@
 //	engine.go      what an engine is                 pool.go     its KV memory
 //	mocker.go      the engines of Dynamo's replay    reserving.go  those of the hardware profiles
 //	tell.go        what routers hear of caches       peek.go     what is true of them
-//	result.go      records and their summary
+//	result.go      records and their summary         shared.go   one cache for all, a bound
 //
 // Nothing here has a goroutine or a lock: a Cluster belongs to one caller, a Workload may be shared by many.
 package virtual
@@ -39,6 +39,7 @@ type Cluster struct {
 
 	now     time.Duration
 	nodes   []node
+	shared  *shared         // nil without Config.SharedCache
 	ends    []time.Duration // of the passes, by worker; never when idle
 	orders  []int           // in which they began
 	passes  int
@@ -82,6 +83,9 @@ func New(cfg Config, w *trace.Workload) (*Cluster, error) {
 	if names > math.MaxInt32 {
 		return nil, fmt.Errorf("the workload has %d blocks: at most %d expected", names, math.MaxInt32)
 	}
+	if cfg.SharedCache {
+		c.shared = newShared(int(float64(cfg.KVTokens)*cfg.KV)/w.BlockTokens*cfg.Workers, w.IDs)
+	}
 	absent := map[int]bool{}
 	for _, ch := range slices.Backward(cfg.Changes) {
 		absent[ch.Worker] = ch.Up // the earliest change decides
@@ -105,7 +109,7 @@ func (c *Cluster) start(worker int) {
 		names = int(last.own) + ownBlocks(last.Request, c.workload.BlockTokens)
 	}
 	p := newPool(int(float64(c.cfg.KVTokens)*c.cfg.KV)/c.workload.BlockTokens, names, c.workload.IDs)
-	l := limits{c.workload.BlockTokens, c.cfg.MaxTokens, c.cfg.MaxSeqs}
+	l := limits{c.workload.BlockTokens, c.cfg.MaxTokens, c.cfg.MaxSeqs, c.cfg.NoReuse, c.shared}
 	if model, _, hardware := sim.ModelOf(c.cfg.Profile); hardware {
 		n.engine = &reserving{limits: l, pool: p, tell: &n.tell, load: &n.load, model: model}
 	} else {

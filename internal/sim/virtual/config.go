@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -35,6 +36,12 @@ type Config struct {
 	Changes []Change
 	// Lag delays Router.Stored, Removed and Outputs.
 	Lag time.Duration
+	// NoReuse turns the engines' prefix caches off: each prompt is computed whole, and nothing is told of caches.
+	NoReuse bool
+	// SharedCache lets all workers read one cache of prompts, as large as all their memories together. What is there is read
+	// for free, but takes memory of the worker that uses it. It is a bound for what routing can get out of caches, as long as
+	// memory is not scarce; what routers are told of caches means nothing then.
+	SharedCache bool
 }
 
 // Change is a worker that comes (Up) or fails. A worker whose first change is to come is not there from the start.
@@ -79,6 +86,8 @@ func (c Config) filled(w *trace.Workload) (Config, error) {
 		return c, fmt.Errorf("%d tokens and %d sequences in a pass: at least 1 sequence and more tokens than sequences expected", c.MaxTokens, c.MaxSeqs)
 	case len(c.Speeds) != c.Workers:
 		return c, fmt.Errorf("%d speeds for %d workers: one each expected", len(c.Speeds), c.Workers)
+	case c.NoReuse && c.SharedCache:
+		return c, errors.New("a shared cache without reuse: one of the two expected")
 	case c.Lag < 0:
 		return c, fmt.Errorf("lag %v: must not be negative", c.Lag)
 	}

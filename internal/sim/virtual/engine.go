@@ -85,6 +85,8 @@ func (q *queue) pop() {
 // limits are what both engines have.
 type limits struct {
 	blockTokens, maxTokens, maxSeqs int
+	private                         bool    // nothing is reused
+	shared                          *shared // nil: each worker reuses what is its own
 }
 
 // load are the figures of one worker.

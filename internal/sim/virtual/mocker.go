@@ -138,8 +138,14 @@ func (m *mocker) admit(now time.Duration, w *work) {
 		m.running = append(m.running, x)
 		x.blocks = m.memoryFor(need)
 		for i := range found {
-			c := p.at[x.id(i, len(x.Request.IDs))]
-			p.hold(c)
+			id := x.id(i, len(x.Request.IDs))
+			c := p.at[id]
+			if c > 0 {
+				p.hold(c)
+			} else { // only in the shared cache
+				c = p.take()
+				p.name(c, id)
+			}
 			x.blocks = append(x.blocks, c)
 		}
 		x.computed = found * m.blockTokens
@@ -159,6 +165,12 @@ func (m *mocker) admit(now time.Duration, w *work) {
 
 // match counts the leading blocks of prompt and answer that can be found.
 func (m *mocker) match(x *run) int {
+	switch {
+	case m.private:
+		return 0
+	case m.shared != nil:
+		return m.shared.match(x.Request.IDs)
+	}
 	n := m.pool.match(x.Request.IDs)
 	if n == len(x.Request.IDs) {
 		for n < len(x.Request.IDs)+x.sealed && m.pool.at[x.own+int32(n-len(x.Request.IDs))] > 0 {
@@ -212,7 +224,7 @@ func (m *mocker) compute(x *run, n int, w *work) {
 	}
 	x.quiet = len(x.blocks)*m.blockTokens - 1
 	first, last := from/m.blockTokens, to/m.blockTokens
-	if first == last {
+	if first == last || m.private {
 		return
 	}
 	for b := first; b < last; b++ {
@@ -221,6 +233,7 @@ func (m *mocker) compute(x *run, n int, w *work) {
 	prompt := min(last, len(r.IDs))
 	if first < prompt {
 		m.tell.stored(m.pool.now, m.pool, r, first, prompt)
+		m.shared.touch(r.IDs[:prompt])
 	}
 	if last > len(r.IDs) {
 		m.tell.output += last - max(first, len(r.IDs))
@@ -279,6 +292,7 @@ func (m *mocker) emit() {
 
 // forget releases a request's blocks.
 func (m *mocker) forget(x *run) {
+	m.shared.touch(x.Request.IDs[:min(len(x.Request.IDs), x.computed/m.blockTokens)])
 	m.pool.releaseAll(x.blocks)
 	m.spare = append(m.spare, x.blocks[:0])
 	x.blocks = nil

@@ -37,10 +37,31 @@ func (c *Cluster) InUse(worker int) int {
 
 // Held counts how many leading blocks of a prompt (trace.Request.IDs) a worker could reuse at this moment.
 func (c *Cluster) Held(worker int, ids []int32) int {
+	if c.shared != nil {
+		return c.shared.match(ids)
+	}
 	if p := c.pool(worker); p != nil {
 		return p.match(ids)
 	}
 	return 0
+}
+
+// Alone is how long a worker that has nothing else to do takes until the first token of a prompt of which so many tokens are to
+// be computed and so many are cached.
+func (c *Cluster) Alone(worker, uncached, cached int) time.Duration {
+	n := &c.nodes[worker]
+	t := 0.0 // seconds
+	for done, left := cached, max(1, uncached); left > 0; {
+		chunk := min(left, c.cfg.MaxTokens)
+		if e, hardware := n.engine.(*reserving); hardware {
+			m := &e.model
+			t += m.Over + max(m.Weights, m.PerToken*float64(chunk)) + m.PerPair*float64(chunk)*(float64(done)+float64(chunk)/2)
+		} else {
+			t += mockedPrefill(float64(chunk)) / 1e3
+		}
+		done, left = done+chunk, left-chunk
+	}
+	return time.Duration(t / n.speed * float64(time.Second))
 }
 
 // Idle is a block that no request holds, so that it can be evicted.

@@ -65,9 +65,9 @@ func (e *reserving) admit(now time.Duration) {
 	p := e.pool
 	for e.waiting.len() > 0 && len(e.prompts) < maxPrompts && len(e.prompts)+len(e.decoding) < e.maxSeqs {
 		x := e.waiting.first()
-		r := x.Request
-		rest := ceilDiv(r.Prompt-len(r.IDs)*e.blockTokens+r.Output, e.blockTokens) + 1
-		if len(r.IDs)+rest > p.capacity {
+		r, ids := x.Request, e.named(x)
+		rest := ceilDiv(r.Prompt-len(ids)*e.blockTokens+r.Output, e.blockTokens) + 1
+		if len(ids)+rest > p.capacity {
 			e.waiting.pop()
 			e.refused = append(e.refused, x)
 			continue
@@ -76,7 +76,7 @@ func (e *reserving) admit(now time.Duration) {
 			return
 		}
 		need := rest
-		for _, id := range r.IDs {
+		for _, id := range ids {
 			if c := p.at[id]; c == 0 || c > 0 && p.c[c].refs == 0 {
 				need++
 			}
@@ -87,8 +87,14 @@ func (e *reserving) admit(now time.Duration) {
 		}
 		e.waiting.pop()
 		e.prompts = append(e.prompts, x)
-		found := p.match(r.IDs)
+		found := p.match(ids)
 		e.hold(x, rest)
+		if e.shared != nil {
+			found = e.shared.match(ids)
+			for _, id := range ids[:found] {
+				p.computed(id)
+			}
+		}
 		x.sealed = found
 		x.computed = min(found*e.blockTokens, r.Prompt-1) // one token at least is computed
 		x.admitted = true
@@ -98,13 +104,21 @@ func (e *reserving) admit(now time.Duration) {
 	}
 }
 
+// named are the blocks of a prompt that others may find.
+func (e *reserving) named(x *run) []int32 {
+	if e.private {
+		return nil
+	}
+	return x.Request.IDs
+}
+
 // hold gives a request all its memory; there is enough.
 func (e *reserving) hold(x *run, rest int) {
 	p := e.pool
 	if k := len(e.spare); k > 0 {
 		x.blocks, e.spare = e.spare[k-1], e.spare[:k-1]
 	}
-	for _, id := range x.Request.IDs {
+	for _, id := range e.named(x) {
 		c := p.at[id]
 		switch {
 		case c == 0:
@@ -161,18 +175,20 @@ func (e *reserving) end(now time.Duration) (refused, emitted []*run) {
 // compute ends a chunk.
 func (e *reserving) compute(now time.Duration, x *run) {
 	x.computed += x.chunk
-	from := x.sealed
-	for x.sealed < len(x.Request.IDs) && (x.sealed+1)*e.blockTokens <= x.computed {
-		e.pool.computed(x.Request.IDs[x.sealed])
+	from, ids := x.sealed, e.named(x)
+	for x.sealed < len(ids) && (x.sealed+1)*e.blockTokens <= x.computed {
+		e.pool.computed(ids[x.sealed])
 		x.sealed++
 	}
 	if from < x.sealed {
 		e.tell.stored(now, e.pool, x.Request, from, x.sealed)
+		e.shared.touch(ids[:x.sealed])
 	}
 }
 
 // forget gives a request's memory back.
 func (e *reserving) forget(x *run) {
+	e.shared.touch(x.Request.IDs[:x.sealed])
 	e.pool.releaseAll(x.blocks)
 	e.pool.unreserve(x.reserved)
 	e.spare = append(e.spare, x.blocks[:0])
