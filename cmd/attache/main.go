@@ -22,6 +22,7 @@ type cli struct {
 	Check       checkCmd       `cmd:"" help:"Check a configuration file and say what it means."`
 	EnvoyConfig envoyConfigCmd `cmd:"" help:"Print the Envoy configuration that attaches to attache."`
 	Engine      engineCmd      `cmd:"" help:"Run a simulated worker: vLLM, SGLang or TensorRT-LLM."`
+	Sim         simCmd         `cmd:"" help:"Compare policies on simulated clusters, in virtual time."`
 	Tokens      tokensCmd      `cmd:"" help:"Show the prompt, the tokens and the blocks that a request becomes."`
 	Dump        dumpCmd        `cmd:"" help:"Show what a running attache knows: workers, feeds of KV events, memory, prefixes."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
@@ -39,7 +40,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	var c cli
 	ended := -1 // by --help
 	parser := kong.Must(&c, kong.Name("attache"), kong.Writers(out, errs), kong.Exit(func(status int) { ended = status }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(out, (*io.Writer)(nil)), engineVars(), dumpVars(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(out, (*io.Writer)(nil)), engineVars(), dumpVars(), simVars(),
 		kong.Description("Sends each LLM request to the GPU worker that will answer it soonest: the one that holds the\n"+
 			"prompt's KV cache and is not too busy. Attaches to Envoy by ext_proc and xDS.\n\n"+
 			"Start here: attache serve --workers 10.0.0.1:8000,10.0.0.2:8000"))

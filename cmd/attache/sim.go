@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"attache/internal/sim/quality"
+	"attache/internal/sim/trace"
+	"attache/internal/sim/virtual"
+)
+
+type simCmd struct {
+	Policy []string `sep:"none" help:"What to compare, with ',' or ';' between, or repeated: time, dynamo:prefill_scale=16, 'time:evict=0,first_tokens=clock', shared-cache, … Default: ${sim_policies}; with --suite: beside the suite's." placeholder:"SPEC"`
+	Seeds  int      `default:"3" help:"How many seeds each runs with, from 1 on; with --suite at most."`
+
+	Trace          string        `default:"conversation" help:"A recording: ${sim_traces}, or a file of Mooncake's format, plain or gzip." placeholder:"NAME|FILE"`
+	Rows           int           `help:"Only so many first rows. Default: 0, all."`
+	Speedup        float64       `default:"1" help:"Requests arrive so many times as fast."`
+	Jitter         time.Duration `help:"Each arrival moves by up to so much: 3s for conversation, whose clock ticks so. Default: 0."`
+	TraceBlockSize int           `default:"512" help:"Tokens that one of the recording's hash_ids stands for."`
+	AgenticRate    float64       `help:"Instead of a recording: sessions of coding agents, so many begin per second." placeholder:"RATE"`
+	B2bQps         float64       `name:"b2b-qps" help:"Instead of a recording: customers with long prompts of their own, so many requests per second." placeholder:"RATE"`
+	AgentsRate     float64       `help:"Instead of a recording: programs of several agents, so many begin per second." placeholder:"RATE"`
+	Horizon        time.Duration `help:"How long those begin. Default: 25m of sessions, 5m of customers, 10m of programs."`
+
+	Engine          string        `default:"${sim_engine}" help:"What the workers are: ${sim_engines}." placeholder:"NAME"`
+	Workers         int           `default:"8" help:"How many."`
+	BlockSize       int           `default:"64" help:"Tokens in a block of their KV caches."`
+	BlocksPerWorker int           `help:"Size of each KV cache in blocks. Default: 0, as the engine."`
+	KV              float64       `name:"kv" default:"1" help:"Times the KV cache: 4 stands for a host tier of three times its size."`
+	Lag             time.Duration `help:"KV events come so late. Default: 0."`
+	Speeds          []float64     `help:"How fast each worker is, such as 1,1,0.5. Default: 1 each." placeholder:"FACTOR"`
+	Fail            []string      `help:"Workers that fail, such as 3@20m, counted from 0." placeholder:"WORKER@TIME"`
+	Join            []string      `help:"Workers that come, or come back: 8@30m." placeholder:"WORKER@TIME"`
+	Warmup          float64       `help:"Share of the workload at its beginning that latencies are not taken of. Default: 0."`
+
+	JSON     string `name:"json" type:"path" help:"Write all rows to this file." placeholder:"FILE"`
+	Parallel int    `help:"Simulations at a time. Default: 0, as many as there are cores."`
+}
+
+// simVars are what the flags of simCmd refer to.
+func simVars() kong.Vars {
+	return kong.Vars{
+		"sim_traces": strings.Join(trace.Names(), ", "), "sim_engines": strings.Join(virtual.Profiles(), ", "), "sim_engine": virtual.DynamoMocker,
+		"sim_policies": strings.Join(simPolicies, ";"),
+	}
+}
+
+// simPolicies are compared if nobody says what.
+var simPolicies = []string{"round-robin", "dynamo", "dynamo:prefill_scale=16", "time"}
+
+func (c *simCmd) Run(ctx context.Context, out io.Writer) error {
+	if c.Seeds < 1 || c.Seeds > 1000 {
+		return fmt.Errorf("--seeds %d: between 1 and 1000 expected", c.Seeds)
+	}
+	specs, err := quality.ParseSpecs(c.Policy...)
+	if err != nil {
+		return err
+	}
+	return c.single(ctx, out, specs)
+}
+
+// single runs what the flags describe.
+func (c *simCmd) single(ctx context.Context, out io.Writer, specs []quality.Spec) error {
+	if len(specs) == 0 {
+		var err error
+		if specs, err = quality.ParseSpecs(simPolicies...); err != nil {
+			return err
+		}
+	}
+	s, err := c.scenario()
+	if err != nil {
+		return err
+	}
+	plan := quality.Plan{Scenarios: []quality.Scenario{s}, Policies: specs, Seeds: c.Seeds, Parallel: c.Parallel, Progress: progress()}
+	rows, err := plan.Run(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON != "" {
+		if err := writeJSON(c.JSON, rows); err != nil {
+			return err
+		}
+	}
+	return quality.NewResults(&plan, rows).WriteRuns(out)
+}
+
+// scenario is what the flags describe.
+func (c *simCmd) scenario() (quality.Scenario, error) {
+	s := quality.Scenario{Warmup: c.Warmup, Cluster: virtual.Config{
+		Workers: c.Workers, Profile: c.Engine, KVTokens: c.BlocksPerWorker * c.BlockSize, KV: c.KV, Lag: c.Lag, Speeds: c.Speeds,
+	}}
+	if !(c.Warmup >= 0 && c.Warmup < 1) {
+		return s, fmt.Errorf("--warmup %v: a share from 0, below 1 expected", c.Warmup)
+	}
+	given := 0
+	for _, rate := range []float64{c.AgenticRate, c.B2bQps, c.AgentsRate} {
+		if rate != 0 {
+			given++
+		}
+		if rate < 0 || math.IsNaN(rate) {
+			return s, fmt.Errorf("a rate of %v per second: must not be negative", rate)
+		}
+	}
+	horizon := func(otherwise float64) float64 {
+		if c.Horizon > 0 {
+			return c.Horizon.Seconds()
+		}
+		return otherwise
+	}
+	what := ""
+	switch {
+	case given > 1:
+		return s, errors.New("--agentic-rate, --b2b-qps, --agents-rate: one workload at a time")
+	case c.AgenticRate > 0:
+		what = fmt.Sprintf("sessions of coding agents, %v/s", c.AgenticRate)
+		s.Workload = quality.Sessions(trace.SessionOptions{BlockTokens: c.BlockSize, Rate: c.AgenticRate, Horizon: horizon(1500)})
+	case c.B2bQps > 0:
+		what = fmt.Sprintf("customers, %v requests/s", c.B2bQps)
+		o := trace.DefaultB2B()
+		o.BlockTokens, o.Rate, o.Horizon = c.BlockSize, c.B2bQps, horizon(o.Horizon)
+		s.Workload = quality.Customers(o, 0)
+	case c.AgentsRate > 0:
+		what = fmt.Sprintf("programs of several agents, %v/s", c.AgentsRate)
+		o := trace.DefaultAgents()
+		o.BlockTokens, o.Rate, o.Horizon = c.BlockSize, c.AgentsRate, horizon(o.Horizon)
+		s.Workload = quality.Programs(o)
+	default:
+		what = c.Trace + " x" + strconv.FormatFloat(c.Speedup, 'g', -1, 64)
+		if c.Rows > 0 {
+			what += fmt.Sprintf(", first %d rows", c.Rows)
+		}
+		s.Workload = quality.Recorded(c.Trace, trace.Options{
+			BlockTokens: c.BlockSize, TraceBlock: c.TraceBlockSize, Rows: c.Rows, Speedup: c.Speedup, Jitter: c.Jitter,
+		})
+	}
+	s.Name = fmt.Sprintf("%s, %d x %s", what, c.Workers, c.Engine)
+	var err error
+	s.Cluster.Changes, err = changes(c.Fail, c.Join)
+	return s, err
+}
+
+// changes reads WORKER@TIME.
+func changes(fail, join []string) ([]virtual.Change, error) {
+	var list []virtual.Change
+	for i, text := range append(append([]string{}, fail...), join...) {
+		flag, up := "--fail", i >= len(fail)
+		if up {
+			flag = "--join"
+		}
+		who, when, ok := strings.Cut(text, "@")
+		worker, errWho := strconv.Atoi(who)
+		at, errWhen := time.ParseDuration(when)
+		if !ok || errWho != nil || errWhen != nil {
+			return nil, fmt.Errorf("%s %s: a worker's number, @ and a time expected, such as 3@20m", flag, text)
+		}
+		list = append(list, virtual.Change{At: at, Worker: worker, Up: up})
+	}
+	return list, nil
+}
+
+// progress tells on standard error how far a run is that takes long.
+func progress() func(done, all int) {
+	begin := time.Now()
+	last := begin
+	return func(done, all int) {
+		if now := time.Now(); now.Sub(last) >= 5*time.Second && done < all {
+			last = now
+			left := time.Duration(float64(now.Sub(begin)) / float64(done) * float64(all-done)).Round(time.Second)
+			fmt.Fprintf(os.Stderr, "%d of %d simulations, about %v left\n", done, all, left)
+		}
+	}
+}
+
+func writeJSON(file string, v any) error {
+	text, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}

@@ -1,0 +1,245 @@
+package quality
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"attache/internal/sim/gateway"
+	"attache/scoring"
+)
+
+// SharedCache is the name of the reference: all workers read one cache, and a request goes where the least work is before it.
+const SharedCache = "shared-cache"
+
+// Spec is one side of a comparison: a policy, its settings, and what its gateway knows.
+type Spec struct {
+	// Name is the spec as it was written.
+	Name string
+	// Reference says that it is SharedCache; nothing below means anything then.
+	Reference bool
+	// FirstTokens and TrueCaches are those of gateway.Options.
+	FirstTokens gateway.Signal
+	TrueCaches  bool
+	// Lag of KV events; negative: that of the scenario.
+	Lag time.Duration
+	// NoReuse turns the engines' prefix caches off.
+	NoReuse bool
+
+	speedError float64
+	settings   []setting
+}
+
+// setting is one value of router.scoring. section is empty for its own keys.
+type setting struct{ section, key, value string }
+
+// options are the keys of a spec that are none of router.scoring.
+const options = "first_tokens, true_caches, speed_error, lag, reuse"
+
+// aliases are short names of keys.
+var aliases = map[string]string{"prefill_scale": "prefill_load_scale"}
+
+// ParseSpecs reads specs as people write them: "name" or "name:key=value,key=value", several of them with ';' or ',' between. A
+// part behind a ',' that has no '=', or a ':' before it, begins the next spec. Keys are those of the policy's section of
+// router.scoring, those of router.scoring itself, "section.key", and
+//
+//	first_tokens=live|events|clock   how prefills are known to be over
+//	true_caches=true                 evictions priced by the engines' caches
+//	speed_error=2                    the router's speed model, times this
+//	lag=1s                           of KV events
+//	reuse=false                      engines without prefix cache
+//
+// Errors name the spec, the key and the known ones.
+func ParseSpecs(texts ...string) ([]Spec, error) {
+	var names []string
+	for _, text := range texts {
+		for part := range strings.SplitSeq(text, ";") {
+			begun := false
+			for p := range strings.SplitSeq(part, ",") {
+				p = strings.TrimSpace(p)
+				key, _, isSetting := strings.Cut(p, "=")
+				switch {
+				case p == "":
+				case begun && isSetting && !strings.Contains(key, ":"):
+					names[len(names)-1] += "," + p
+				default:
+					names, begun = append(names, p), true
+				}
+			}
+		}
+	}
+	specs := make([]Spec, 0, len(names))
+	for _, name := range names {
+		if slices.ContainsFunc(specs, func(s Spec) bool { return s.Name == name }) {
+			continue
+		}
+		s, err := parseSpec(name)
+		if err != nil {
+			return nil, fmt.Errorf("policy %q: %w", name, err)
+		}
+		specs = append(specs, s)
+	}
+	return specs, nil
+}
+
+func parseSpec(name string) (Spec, error) {
+	s := Spec{Name: name, Lag: -1}
+	policy, list, _ := strings.Cut(name, ":")
+	if policy == SharedCache {
+		s.Reference = true
+		if list != "" {
+			return s, fmt.Errorf("%s: %s has no settings", list, SharedCache)
+		}
+		return s, nil
+	}
+	known, err := readKeys(policy)
+	if err != nil {
+		return s, err
+	}
+	s.settings = append(s.settings, setting{"", "policy", policy})
+	for part := range strings.SplitSeq(list, ",") {
+		if part == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(part, "=")
+		if !ok {
+			return s, fmt.Errorf("%s: key=value expected", part)
+		}
+		if long, is := aliases[key]; is {
+			key = long
+		}
+		if is, err := s.option(key, value); err != nil {
+			return s, fmt.Errorf("%s=%s: %w", key, value, err)
+		} else if is {
+			continue
+		}
+		set, is := known.find(key)
+		if !is {
+			return s, fmt.Errorf("%s: no such key; known: %s", key, known)
+		}
+		set.value = value
+		s.settings = append(s.settings, set)
+	}
+	_, err = s.Scoring("")
+	return s, err
+}
+
+// option sets what is no key of router.scoring.
+func (s *Spec) option(key, value string) (is bool, err error) {
+	switch key {
+	case "first_tokens":
+		s.FirstTokens = gateway.Signal(value)
+		if !slices.Contains([]gateway.Signal{gateway.Live, gateway.Events, gateway.Clock}, s.FirstTokens) {
+			err = fmt.Errorf("%s, %s or %s expected", gateway.Live, gateway.Events, gateway.Clock)
+		}
+	case "true_caches":
+		s.TrueCaches, err = truth(value)
+	case "reuse":
+		var reuse bool
+		reuse, err = truth(value)
+		s.NoReuse = !reuse
+	case "speed_error":
+		s.speedError, err = strconv.ParseFloat(value, 64)
+		if err != nil || !(s.speedError >= 1e-3 && s.speedError <= 1e3) {
+			err = fmt.Errorf("a factor between 0.001 and 1000 expected")
+		}
+	case "lag":
+		s.Lag, err = time.ParseDuration(value)
+		if err != nil || s.Lag < 0 {
+			err = fmt.Errorf("a time such as 100ms expected")
+		}
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+func truth(value string) (bool, error) {
+	if value != "true" && value != "false" {
+		return false, fmt.Errorf("true or false expected")
+	}
+	return value == "true", nil
+}
+
+// Scoring is the configuration on engines of a profile; empty is the default one.
+func (s *Spec) Scoring(profile string) (scoring.Config, error) {
+	c := scoring.DefaultConfig()
+	if profile != "" {
+		c.Speed.Profile = profile
+	}
+	c.Speed.Error = s.speedError
+	for _, set := range s.settings {
+		text := set.key + ": " + set.value
+		if set.section != "" {
+			text = set.section + ": {" + text + "}"
+		}
+		if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+			return c, fmt.Errorf("%s=%s: a value like the default's expected (docs/configuration.md, router.scoring)", set.key, set.value)
+		}
+	}
+	return c, c.Validate()
+}
+
+// keys are those of router.scoring that a spec may have, as the file spells them.
+type keys struct {
+	section string   // the policy's
+	inside  []string // that section
+	top     []string
+	dotted  []string // of all sections
+}
+
+// readKeys asks the configuration itself.
+func readKeys(policy string) (keys, error) {
+	k := keys{section: strings.ReplaceAll(policy, "-", "_")}
+	text, err := yaml.Marshal(scoring.DefaultConfig())
+	if err != nil {
+		return k, err
+	}
+	var all yaml.MapSlice
+	if err := yaml.UnmarshalWithOptions(text, &all, yaml.UseOrderedMap()); err != nil {
+		return k, err
+	}
+	for _, item := range all {
+		name := fmt.Sprint(item.Key)
+		section, is := item.Value.(yaml.MapSlice)
+		if !is && name != "policy" {
+			k.top = append(k.top, name)
+		}
+		for _, inner := range section {
+			key := fmt.Sprint(inner.Key)
+			k.dotted = append(k.dotted, name+"."+key)
+			if name == k.section {
+				k.inside = append(k.inside, key)
+			}
+		}
+	}
+	return k, nil
+}
+
+func (k keys) find(key string) (setting, bool) {
+	switch section, inner, dotted := strings.Cut(key, "."); {
+	case slices.Contains(k.inside, key):
+		return setting{section: k.section, key: key}, true
+	case slices.Contains(k.top, key):
+		return setting{key: key}, true
+	case dotted && slices.Contains(k.dotted, key):
+		return setting{section: section, key: inner}, true
+	}
+	return setting{}, false
+}
+
+// String lists what there is, the nearest first.
+func (k keys) String() string {
+	own := slices.Clone(k.inside)
+	for short, long := range aliases {
+		if slices.Contains(own, long) {
+			own = append(own, short)
+		}
+	}
+	rest := slices.DeleteFunc(slices.Clone(k.dotted), func(key string) bool { return strings.HasPrefix(key, k.section+".") })
+	return strings.Join(slices.Concat(own, []string{options}, k.top, rest), ", ")
+}
