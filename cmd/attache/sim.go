@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,15 +45,25 @@ type simCmd struct {
 	Join            []string      `help:"Workers that come, or come back: 8@30m." placeholder:"WORKER@TIME"`
 	Warmup          float64       `help:"Share of the workload at its beginning that latencies are not taken of. Default: 0."`
 
-	JSON     string `name:"json" type:"path" help:"Write all rows to this file." placeholder:"FILE"`
+	Suite    []string `help:"Run suites instead: ${sim_suites}, or all but the last: all." placeholder:"NAME"`
+	Only     string   `help:"Of the suites, only scenarios with this in their name; targets are left out then." placeholder:"TEXT"`
+	Check    bool     `help:"Exit with 1 if a target of a suite is missed."`
+	Markdown string   `type:"path" help:"Write the suites' tables to this file, for a document." placeholder:"FILE"`
+	HTML     string   `name:"html" type:"path" help:"Write a report to this file, to be looked at in a browser." placeholder:"FILE"`
+
+	JSON     string `name:"json" type:"path" help:"Write all rows to this file; with --suite also the targets." placeholder:"FILE"`
 	Parallel int    `help:"Simulations at a time. Default: 0, as many as there are cores."`
 }
 
 // simVars are what the flags of simCmd refer to.
 func simVars() kong.Vars {
+	var suites []string
+	for _, s := range quality.Suites() {
+		suites = append(suites, s.Name)
+	}
 	return kong.Vars{
 		"sim_traces": strings.Join(trace.Names(), ", "), "sim_engines": strings.Join(virtual.Profiles(), ", "), "sim_engine": virtual.DynamoMocker,
-		"sim_policies": strings.Join(simPolicies, ";"),
+		"sim_policies": strings.Join(simPolicies, ";"), "sim_suites": strings.Join(suites, ", "),
 	}
 }
 
@@ -67,7 +78,62 @@ func (c *simCmd) Run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	switch {
+	case len(c.Suite) > 0:
+		return c.suites(ctx, out, specs)
+	case c.Only != "" || c.Check || c.Markdown != "" || c.HTML != "":
+		return errors.New("--only, --check, --markdown and --html are for suites: --suite is missing")
+	}
 	return c.single(ctx, out, specs)
+}
+
+// suites runs suites with their own scenarios.
+func (c *simCmd) suites(ctx context.Context, out io.Writer, more []quality.Spec) error {
+	suites, err := quality.Pick(c.Suite...)
+	if err != nil {
+		return err
+	}
+	var outcomes []*quality.Outcome
+	missed := 0
+	for i := range suites {
+		o, err := suites[i].Run(ctx, quality.Options{More: more, Seeds: c.Seeds, Only: c.Only, Parallel: c.Parallel, Progress: progress("suite " + suites[i].Name + ": ")})
+		if err != nil {
+			return err
+		}
+		if err := o.WriteText(out); err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "suite %s took %v\n", o.Name, o.Took.Round(100*time.Millisecond))
+		missed += len(o.Failed())
+		outcomes = append(outcomes, o)
+	}
+	if err := c.write(outcomes); err != nil {
+		return err
+	}
+	if c.Check && missed > 0 {
+		return fmt.Errorf("%d targets were missed", missed)
+	}
+	return nil
+}
+
+// write writes the files that were asked for.
+func (c *simCmd) write(outcomes []*quality.Outcome) error {
+	for _, f := range []struct {
+		name  string
+		write func(io.Writer, []*quality.Outcome) error
+	}{{c.JSON, quality.WriteJSON}, {c.Markdown, quality.WriteMarkdown}, {c.HTML, quality.WriteHTML}} {
+		if f.name == "" {
+			continue
+		}
+		var b bytes.Buffer
+		if err := f.write(&b, outcomes); err != nil {
+			return err
+		}
+		if err := os.WriteFile(f.name, b.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // single runs what the flags describe.
@@ -82,13 +148,17 @@ func (c *simCmd) single(ctx context.Context, out io.Writer, specs []quality.Spec
 	if err != nil {
 		return err
 	}
-	plan := quality.Plan{Scenarios: []quality.Scenario{s}, Policies: specs, Seeds: c.Seeds, Parallel: c.Parallel, Progress: progress()}
+	plan := quality.Plan{Scenarios: []quality.Scenario{s}, Policies: specs, Seeds: c.Seeds, Parallel: c.Parallel, Progress: progress("")}
 	rows, err := plan.Run(ctx)
 	if err != nil {
 		return err
 	}
 	if c.JSON != "" {
-		if err := writeJSON(c.JSON, rows); err != nil {
+		text, err := json.MarshalIndent(rows, "", " ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(c.JSON, append(text, '\n'), 0o644); err != nil {
 			return err
 		}
 	}
@@ -170,22 +240,14 @@ func changes(fail, join []string) ([]virtual.Change, error) {
 }
 
 // progress tells on standard error how far a run is that takes long.
-func progress() func(done, all int) {
+func progress(what string) func(done, all int) {
 	begin := time.Now()
 	last := begin
 	return func(done, all int) {
 		if now := time.Now(); now.Sub(last) >= 5*time.Second && done < all {
 			last = now
 			left := time.Duration(float64(now.Sub(begin)) / float64(done) * float64(all-done)).Round(time.Second)
-			fmt.Fprintf(os.Stderr, "%d of %d simulations, about %v left\n", done, all, left)
+			fmt.Fprintf(os.Stderr, "%s%d of %d simulations, about %v left\n", what, done, all, left)
 		}
 	}
-}
-
-func writeJSON(file string, v any) error {
-	text, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
 }

@@ -133,3 +133,71 @@ func (r *Results) WriteRuns(w io.Writer) error {
 	_, err := io.WriteString(w, b.String())
 	return err
 }
+
+// WriteText prints a suite: each scenario, then what is to be said of all, then the targets.
+func (o *Outcome) WriteText(w io.Writer) error {
+	r := o.Results
+	var b strings.Builder
+	fmt.Fprintf(&b, "== suite %s: %s\n\n", o.Name, o.About)
+	for i := range r.Scenarios {
+		name := r.Scenarios[i].Name
+		fmt.Fprintf(&b, "%s\n\n%s\n", name, r.meanTable(name).text())
+		for _, line := range r.warnings(name) {
+			b.WriteString(line + "\n")
+		}
+	}
+	for _, p := range r.overview() {
+		fmt.Fprintf(&b, "%s\n\n%s\n", p.title, p.table.text())
+	}
+	if len(o.Targets) > 0 {
+		fmt.Fprintf(&b, "%s\n%s\n", o.verdict(), targetTable(o.Targets).text())
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// verdict counts the targets.
+func (o *Outcome) verdict() string {
+	missed := len(o.Failed())
+	return fmt.Sprintf("Targets of suite %s: %d of %d reached", o.Name, len(o.Targets)-missed, len(o.Targets))
+}
+
+// WriteMarkdown prints suites for a document, with one line per scenario.
+func WriteMarkdown(w io.Writer, outcomes []*Outcome) error {
+	var b strings.Builder
+	for _, o := range outcomes {
+		o.markdown(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (o *Outcome) markdown(b *strings.Builder) {
+	r := o.Results
+	fmt.Fprintf(b, "## Suite %s\n\n%s\n\n", o.Name, o.About)
+	for _, p := range append(r.overview(), r.scenarioTable()) {
+		fmt.Fprintf(b, "%s:\n\n%s\n", p.title, p.table.markdown())
+	}
+	if len(o.Targets) > 0 {
+		fmt.Fprintf(b, "%s:\n\n%s\n", o.verdict(), targetTable(o.Targets).markdown())
+	}
+}
+
+// scenarioTable has the mean TTFT of each policy in each scenario, with its range over the seeds where there is one.
+func (r *Results) scenarioTable() part {
+	t := table{append([]string{"scenario"}, r.Policies...)}
+	for i := range r.Scenarios {
+		name := r.Scenarios[i].Name
+		cells := []string{name}
+		for _, policy := range r.Policies {
+			least, most := r.Range(name, policy, TTFTMean.of)
+			cell := short(r.Mean(name, policy, TTFTMean.of))
+			if short(least) != short(most) {
+				cell += " (" + short(least) + ".." + short(most) + ")"
+			}
+			cells = append(cells, cell)
+		}
+		t.add(cells...)
+	}
+	return part{"Mean TTFT in ms, simulated: mean over the seeds (least..most)", t}
+}
