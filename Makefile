@@ -69,6 +69,18 @@ race: cgo ## Run the package tests under the race detector.
 chaos: ## Hold the index of events against all that can go wrong, for ten minutes. CHAOS=1h CHAOS_SEED=n
 	ATTACHE_CHAOS='$(or $(CHAOS),10m)' ATTACHE_CHAOS_SEED='$(CHAOS_SEED)' go test -v -count=1 -timeout 0 ./e2e/chaos
 
+QUALITY := $(CACHE)/quality
+
+.PHONY: quality
+quality: build ## Compare policies in all suites of simulations: tables, targets, and a report in .cache/quality. Five minutes. QUALITY_ARGS="--seeds 5"
+	@mkdir -p $(QUALITY)
+	bin/attache sim --suite all --json $(QUALITY)/quality.json --html $(QUALITY)/quality.html --markdown $(QUALITY)/quality.md $(QUALITY_ARGS)
+	@echo "tables for docs/quality.md: $(QUALITY)/quality.md; a report to look at: $(QUALITY)/quality.html"
+
+.PHONY: quality-ci
+quality-ci: build ## Hold what routing has reached: a suite of short simulations, ratios only. Twenty seconds.
+	bin/attache sim --suite ci --check
+
 .PHONY: bench
 bench: ## Run the benchmarks; BENCH=regexp chooses.
 	go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $$(go list ./... | grep -v '^attache/e2e')

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,7 @@ import (
 
 type simCmd struct {
 	Policy []string `sep:"none" help:"What to compare, with ',' or ';' between, or repeated: time, dynamo:prefill_scale=16, 'time:evict=0,first_tokens=clock', shared-cache, … Default: ${sim_policies}; with --suite: beside the suite's." placeholder:"SPEC"`
-	Seeds  int      `default:"3" help:"How many seeds each runs with, from 1 on; with --suite at most."`
+	Seeds  int      `help:"How many seeds each runs with, from 1 on. Default: 3; with --suite: as the suite." placeholder:"N"`
 
 	Trace          string        `default:"conversation" help:"A recording: ${sim_traces}, or a file of Mooncake's format, plain or gzip." placeholder:"NAME|FILE"`
 	Rows           int           `help:"Only so many first rows. Default: 0, all."`
@@ -30,7 +31,7 @@ type simCmd struct {
 	Jitter         time.Duration `help:"Each arrival moves by up to so much: 3s for conversation, whose clock ticks so. Default: 0."`
 	TraceBlockSize int           `default:"512" help:"Tokens that one of the recording's hash_ids stands for."`
 	AgenticRate    float64       `help:"Instead of a recording: sessions of coding agents, so many begin per second." placeholder:"RATE"`
-	B2bQps         float64       `name:"b2b-qps" help:"Instead of a recording: customers with long prompts of their own, so many requests per second." placeholder:"RATE"`
+	B2BQPS         float64       `name:"b2b-qps" help:"Instead of a recording: customers with long prompts of their own, so many requests per second." placeholder:"RATE"`
 	AgentsRate     float64       `help:"Instead of a recording: programs of several agents, so many begin per second." placeholder:"RATE"`
 	Horizon        time.Duration `help:"How long those begin. Default: 25m of sessions, 5m of customers, 10m of programs."`
 
@@ -71,7 +72,7 @@ func simVars() kong.Vars {
 var simPolicies = []string{"round-robin", "dynamo", "dynamo:prefill_scale=16", "time"}
 
 func (c *simCmd) Run(ctx context.Context, out io.Writer) error {
-	if c.Seeds < 1 || c.Seeds > 1000 {
+	if c.Seeds < 0 || c.Seeds > 1000 {
 		return fmt.Errorf("--seeds %d: between 1 and 1000 expected", c.Seeds)
 	}
 	specs, err := quality.ParseSpecs(c.Policy...)
@@ -129,7 +130,7 @@ func (c *simCmd) write(outcomes []*quality.Outcome) error {
 		if err := f.write(&b, outcomes); err != nil {
 			return err
 		}
-		if err := os.WriteFile(f.name, b.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(f.name, b.Bytes(), 0o600); err != nil {
 			return err
 		}
 	}
@@ -148,7 +149,7 @@ func (c *simCmd) single(ctx context.Context, out io.Writer, specs []quality.Spec
 	if err != nil {
 		return err
 	}
-	plan := quality.Plan{Scenarios: []quality.Scenario{s}, Policies: specs, Seeds: c.Seeds, Parallel: c.Parallel, Progress: progress("")}
+	plan := quality.Plan{Scenarios: []quality.Scenario{s}, Policies: specs, Seeds: cmp.Or(c.Seeds, 3), Parallel: c.Parallel, Progress: progress("")}
 	rows, err := plan.Run(ctx)
 	if err != nil {
 		return err
@@ -158,7 +159,7 @@ func (c *simCmd) single(ctx context.Context, out io.Writer, specs []quality.Spec
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(c.JSON, append(text, '\n'), 0o644); err != nil {
+		if err := os.WriteFile(c.JSON, append(text, '\n'), 0o600); err != nil {
 			return err
 		}
 	}
@@ -174,7 +175,7 @@ func (c *simCmd) scenario() (quality.Scenario, error) {
 		return s, fmt.Errorf("--warmup %v: a share from 0, below 1 expected", c.Warmup)
 	}
 	given := 0
-	for _, rate := range []float64{c.AgenticRate, c.B2bQps, c.AgentsRate} {
+	for _, rate := range []float64{c.AgenticRate, c.B2BQPS, c.AgentsRate} {
 		if rate != 0 {
 			given++
 		}
@@ -188,17 +189,17 @@ func (c *simCmd) scenario() (quality.Scenario, error) {
 		}
 		return otherwise
 	}
-	what := ""
+	var what string
 	switch {
 	case given > 1:
 		return s, errors.New("--agentic-rate, --b2b-qps, --agents-rate: one workload at a time")
 	case c.AgenticRate > 0:
 		what = fmt.Sprintf("sessions of coding agents, %v/s", c.AgenticRate)
 		s.Workload = quality.Sessions(trace.SessionOptions{BlockTokens: c.BlockSize, Rate: c.AgenticRate, Horizon: horizon(1500)})
-	case c.B2bQps > 0:
-		what = fmt.Sprintf("customers, %v requests/s", c.B2bQps)
+	case c.B2BQPS > 0:
+		what = fmt.Sprintf("customers, %v requests/s", c.B2BQPS)
 		o := trace.DefaultB2B()
-		o.BlockTokens, o.Rate, o.Horizon = c.BlockSize, c.B2bQps, horizon(o.Horizon)
+		o.BlockTokens, o.Rate, o.Horizon = c.BlockSize, c.B2BQPS, horizon(o.Horizon)
 		s.Workload = quality.Customers(o, 0)
 	case c.AgentsRate > 0:
 		what = fmt.Sprintf("programs of several agents, %v/s", c.AgentsRate)

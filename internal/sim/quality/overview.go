@@ -90,9 +90,9 @@ func (r *Results) groups(base string) part {
 			names = append(names, name)
 		}
 	}
-	t := table{append([]string{"policy"}, names...)}
+	t := table{append([]string{"policy", "outside collapse"}, names...)}
 	for _, policy := range r.Policies {
-		cells := []string{policy}
+		cells := []string{policy, fixed(r.Geomean(TTFTMean, policy, base, steady), 3)}
 		for _, name := range names {
 			cell := fixed(r.Geomean(TTFTMean, policy, base, group(name)), 3)
 			if r.Has(SharedCache) {

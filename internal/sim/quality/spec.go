@@ -1,6 +1,7 @@
 package quality
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -145,12 +146,12 @@ func (s *Spec) option(key, value string) (is bool, err error) {
 	case "speed_error":
 		s.speedError, err = strconv.ParseFloat(value, 64)
 		if err != nil || !(s.speedError >= 1e-3 && s.speedError <= 1e3) {
-			err = fmt.Errorf("a factor between 0.001 and 1000 expected")
+			err = errors.New("a factor between 0.001 and 1000 expected")
 		}
 	case "lag":
 		s.Lag, err = time.ParseDuration(value)
 		if err != nil || s.Lag < 0 {
-			err = fmt.Errorf("a time such as 100ms expected")
+			err = errors.New("a time such as 100ms expected")
 		}
 	default:
 		return false, nil
@@ -160,7 +161,7 @@ func (s *Spec) option(key, value string) (is bool, err error) {
 
 func truth(value string) (bool, error) {
 	if value != "true" && value != "false" {
-		return false, fmt.Errorf("true or false expected")
+		return false, errors.New("true or false expected")
 	}
 	return value == "true", nil
 }

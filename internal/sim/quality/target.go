@@ -24,8 +24,13 @@ func (t *Target) Bound() string {
 	return sign + fixed(t.Threshold, digits(t.Threshold))
 }
 
-// Measured is the value with as many decimals as the bound, and one.
-func (t *Target) Measured() string { return fixed(t.Value, digits(t.Threshold)+1) }
+// Measured is the value with decimals enough to see on which side of the bound it is.
+func (t *Target) Measured() string {
+	if t.Threshold >= 100 {
+		return fixed(t.Value, 0)
+	}
+	return fixed(t.Value, 4)
+}
 
 // digits is how many decimals a threshold needs.
 func digits(v float64) int {
@@ -44,8 +49,8 @@ func (j *judge) most(name string, value, threshold float64, where string) {
 }
 
 // least wants a value to be at least so much.
-func (j *judge) least(name string, value, threshold float64, where string) {
-	j.targets = append(j.targets, Target{name, value, true, threshold, where, value >= threshold})
+func (j *judge) least(name string, value, threshold float64) {
+	j.targets = append(j.targets, Target{name, value, true, threshold, "", value >= threshold})
 }
 
 // The policies that targets speak of.
@@ -94,14 +99,14 @@ func secondTargets(r *Results) []Target {
 		worst, where := r.Worst(TTFTMean, ours, base, steady)
 		j.most("outside collapse, worst: mean TTFT / "+base, worst, 1.05, where)
 	}
-	j.least("reuse captured, agentic", r.Captured(ours, group(agentic)), .95, "")
-	j.least("reuse captured, conversation", r.Captured(ours, group(conversation1, conversation4)), .88, "")
+	j.least("reuse captured, agentic", r.Captured(ours, group(agentic)), .95)
+	j.least("reuse captured, conversation", r.Captured(ours, group(conversation1, conversation4)), .88)
 	tuned = r.Tuned(dynamos, group(agentic))
 	j.most("closed loop: mean TTFT / tuned Dynamo", r.Geomean(TTFTMean, ours, tuned, group(agentic)), .85, tuned)
 	large := both(group(agentic), func(s *Scenario) bool { return s.Cluster.Workers == 16 })
 	j.most("closed loop, 16 workers: mean TTFT / round robin", r.Geomean(TTFTMean, ours, robin, large), 1./6, "")
 	j.most("closed loop, 16 workers: mean E2E / round robin", r.Geomean(E2EMean, ours, robin, large), .5, "")
-	j.least("simulated / real time, one core", r.speed(ours, group(conversation1, conversation4)), 2000, "")
+	j.least("simulated / real time, one core", r.speed(ours, group(conversation1, conversation4)), 2000)
 	return j.targets
 }
 
@@ -167,6 +172,6 @@ func ciTargets(r *Results) []Target {
 	j.most("worst: mean TTFT / Dynamo at 16", worst, 1.03, where)
 	j.most("p99 TPOT / Dynamo at 16", r.Geomean(TPOTP99, ours, dynamo16, all), .95, "")
 	j.most("as production knows it: mean TTFT / "+ours, r.Geomean(TTFTMean, production, ours, all), 1.05, "")
-	j.least("reuse captured, agentic", r.Captured(ours, group(agentic)), .9, "")
+	j.least("reuse captured, agentic", r.Captured(ours, group(agentic)), .9)
 	return j.targets
 }
