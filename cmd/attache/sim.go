@@ -90,6 +90,9 @@ func (c *simCmd) Run(ctx context.Context, out io.Writer) error {
 
 // suites runs suites with their own scenarios.
 func (c *simCmd) suites(ctx context.Context, out io.Writer, more []quality.Spec) error {
+	if err := c.alone(); err != nil {
+		return err
+	}
 	suites, err := quality.Pick(c.Suite...)
 	if err != nil {
 		return err
@@ -113,6 +116,29 @@ func (c *simCmd) suites(ctx context.Context, out io.Writer, more []quality.Spec)
 	}
 	if c.Check && missed > 0 {
 		return fmt.Errorf("%d targets were missed", missed)
+	}
+	return nil
+}
+
+// alone checks that no flag is given that a suite would not heed.
+func (c *simCmd) alone() error {
+	var given []string
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"--trace", c.Trace != "conversation"}, {"--rows", c.Rows != 0}, {"--speedup", c.Speedup != 1}, {"--jitter", c.Jitter != 0},
+		{"--trace-block-size", c.TraceBlockSize != 512}, {"--agentic-rate", c.AgenticRate != 0}, {"--b2b-qps", c.B2BQPS != 0},
+		{"--agents-rate", c.AgentsRate != 0}, {"--horizon", c.Horizon != 0}, {"--engine", c.Engine != virtual.DynamoMocker},
+		{"--workers", c.Workers != 8}, {"--block-size", c.BlockSize != 64}, {"--blocks-per-worker", c.BlocksPerWorker != 0}, {"--kv", c.KV != 1},
+		{"--lag", c.Lag != 0}, {"--speeds", len(c.Speeds) > 0}, {"--fail", len(c.Fail) > 0}, {"--join", len(c.Join) > 0}, {"--warmup", c.Warmup != 0},
+	} {
+		if f.set {
+			given = append(given, f.name)
+		}
+	}
+	if len(given) > 0 {
+		return fmt.Errorf("--suite has its own workloads and clusters: %s mean nothing with it", strings.Join(given, ", "))
 	}
 	return nil
 }
