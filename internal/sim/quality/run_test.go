@@ -97,6 +97,7 @@ func TestWhatFails(t *testing.T) {
 	}
 	p = few(t)
 	p.Scenarios[0].Cluster.Workers = 0
+	p.Parallel = 1
 	if _, err := p.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "a, policy round-robin, seed 1: 0 workers") {
 		t.Errorf("no workers: %v", err)
 	}

@@ -26,11 +26,11 @@ func Suites() []Suite {
 	return []Suite{
 		{
 			"dynamo", "The rows that Dynamo's own replay was measured on, on its simulated engines.",
-			mockerScenarios(), append(slices.Clone(everyone), "least-load"), 3, mockerTargets,
+			mockerScenarios(), append(slices.Clone(everyone), leastLoad), 3, mockerTargets,
 		},
 		{
-			"second", "27 scenarios on a second kind of engine, fitted to Qwen3-32B on two H100 each.",
-			secondScenarios(), append(slices.Clone(everyone), "least-load"), 3, secondTargets,
+			"second", "27 scenarios on a second kind of engine, fitted to Qwen3-32B on two H100 each. Policies named after others are our restatements of the rules that they publish, not their code.",
+			secondScenarios(), append(slices.Clone(everyone), peers...), 3, secondTargets,
 		},
 		{
 			"variants", "What a gateway does not know: late KV events, first tokens seen through events or not at all, its own mirrors of the caches, a wrong speed model.",
@@ -38,7 +38,7 @@ func Suites() []Suite {
 		},
 		{
 			"cluster", "Clusters that are unequal, change, or are large.",
-			clusterScenarios(), append(slices.Clone(everyone), "least-load"), 3, clusterTargets,
+			clusterScenarios(), append(slices.Clone(everyone), leastLoad), 3, clusterTargets,
 		},
 		{
 			"comparison", "Routing and the engines' prefix caches, each alone and both: 50 long prompts in 10,000 requests on four nodes; programs of several agents on eight.",
@@ -138,6 +138,11 @@ func (o *Outcome) Failed() (missed []Target) {
 var everyone = []string{robin, dynamo1, dynamo4, dynamo16, ours, SharedCache}
 
 const leastLoad = "least-load"
+
+// peers are what else there is to choose.
+var peers = []string{
+	"blend-3-2-2", "weighted", "preble", "lmetric", "token-load", "sticky", "sglang-cache-aware", "aibrix-prefix", "chwbl", "session", "power-of-two", leastLoad,
+}
 
 // Groups of scenarios.
 const (
