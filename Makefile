@@ -77,6 +77,11 @@ quality: build ## Compare policies in all suites of simulations: tables, targets
 	bin/attache sim --suite all --json $(QUALITY)/quality.json --html $(QUALITY)/quality.html --markdown $(QUALITY)/quality.md $(QUALITY_ARGS)
 	@echo "tables for docs/quality.md: $(QUALITY)/quality.md; a report to look at: $(QUALITY)/quality.html"
 
+.PHONY: quality-doc
+quality-doc: ## Put the tables of the last `make quality` into docs/quality.md, behind its last line of text.
+	@sed '/^<!-- make quality-doc -->/q' docs/quality.md > $(QUALITY)/doc.md
+	@(echo; cat $(QUALITY)/quality.md) >> $(QUALITY)/doc.md && mv $(QUALITY)/doc.md docs/quality.md
+
 .PHONY: quality-ci
 quality-ci: build ## Hold what routing has reached: a suite of short simulations, ratios only. Twenty seconds.
 	bin/attache sim --suite ci --check

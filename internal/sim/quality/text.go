@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -183,13 +184,26 @@ func (o *Outcome) markdown(b *strings.Builder) {
 	}
 }
 
-// scenarioTable has the mean TTFT of each policy in each scenario, with its range over the seeds where there is one.
+// maxColumns is how many policies fit beside each other in a document.
+const maxColumns = 10
+
+// scenarioTable has the mean TTFT of each policy in each scenario, with its range over the seeds where there is one. Of many
+// policies it has the main ones.
 func (r *Results) scenarioTable() part {
-	t := table{append([]string{"scenario"}, r.Policies...)}
+	columns := r.Policies
+	if len(columns) > maxColumns {
+		columns = nil
+		for _, policy := range append([]string{ideal}, append(slices.Clone(everyone), production, production+",speed_error=2", "time:first_tokens=clock")...) {
+			if r.Has(policy) {
+				columns = append(columns, policy)
+			}
+		}
+	}
+	t := table{append([]string{"scenario"}, columns...)}
 	for i := range r.Scenarios {
 		name := r.Scenarios[i].Name
 		cells := []string{name}
-		for _, policy := range r.Policies {
+		for _, policy := range columns {
 			least, most := r.Range(name, policy, TTFTMean.of)
 			cell := short(r.Mean(name, policy, TTFTMean.of))
 			if short(least) != short(most) {
