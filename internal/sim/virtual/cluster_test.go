@@ -75,6 +75,7 @@ type auditor struct {
 	t      *rapid.T
 	c      *Cluster
 	lag    bool
+	shared bool // what it is told of caches means nothing
 	up     []bool
 	caches []map[int32]bool
 	flying map[int]int // by request: worker
@@ -104,7 +105,7 @@ func (a *auditor) Route(now time.Duration, r *trace.Request) (worker int, ok boo
 		for held < len(r.IDs) && a.caches[w][r.IDs[held]] {
 			held++
 		}
-		if got := a.c.Held(w, r.IDs); !a.lag && got != held {
+		if got := a.c.Held(w, r.IDs); !a.lag && !a.shared && got != held {
 			a.t.Fatalf("worker %d holds %d blocks of request %d, told %d", w, got, r.Index, held)
 		}
 		idle := 0
@@ -167,7 +168,7 @@ func (a *auditor) Stored(now time.Duration, worker int, r *trace.Request, from, 
 
 func (a *auditor) Removed(now time.Duration, worker int, ids []int32) {
 	for _, id := range ids {
-		if !a.caches[worker][id] {
+		if !a.caches[worker][id] && !a.shared {
 			a.t.Fatalf("worker %d gave up block %d, which it did not have", worker, id)
 		}
 		delete(a.caches[worker], id)
@@ -192,12 +193,18 @@ func TestClusterKeepsItsPromises(t *testing.T) {
 		blockTokens := rapid.IntRange(1, 6).Draw(t, "block tokens")
 		w, cfg := drawWorkload(t, blockTokens), drawConfig(t, blockTokens)
 		cfg.Lag = rapid.SampledFrom([]time.Duration{0, 30 * time.Millisecond}).Draw(t, "lag")
+		switch rapid.IntRange(0, 3).Draw(t, "reuse") {
+		case 0:
+			cfg.SharedCache = true
+		case 1:
+			cfg.NoReuse = true
+		}
 		c, err := New(cfg, w)
 		if err != nil {
 			t.Fatal(err)
 		}
 		a := &auditor{
-			t: t, c: c, lag: cfg.Lag > 0, up: make([]bool, cfg.Workers), flying: map[int]int{}, ended: make([]int, len(w.All)),
+			t: t, c: c, lag: cfg.Lag > 0, shared: cfg.SharedCache, up: make([]bool, cfg.Workers), flying: map[int]int{}, ended: make([]int, len(w.All)),
 			first: make([]bool, len(w.All)), output: make([]int, cfg.Workers),
 		}
 		for range cfg.Workers {
@@ -226,7 +233,7 @@ func TestClusterKeepsItsPromises(t *testing.T) {
 				t.Fatalf("%d blocks of worker %d are in use at the end", c.InUse(i), i)
 			}
 			for id := range int32(w.IDs) { // whatever was told late has been told now
-				if held := c.Up(i) && c.pool(i).at[id] > 0; held != a.caches[i][id] {
+				if held := c.Up(i) && c.pool(i).at[id] > 0; held != a.caches[i][id] && !a.shared {
 					t.Fatalf("worker %d holds block %d at the end: %v, told %v", i, id, held, a.caches[i][id])
 				}
 			}
