@@ -1,11 +1,15 @@
 // Package gateway is attache's routing in the simulator's virtual time: the index, the scoring and the bookings of production,
 // told what a gateway is told. What production reads from bodies, sockets and access logs the simulated cluster says directly.
 //
+// Sessions are bound to the worker that served them last, for policies that ask. What the engines' metrics say is what is true at
+// the moment; in production it is up to a scrape interval old.
+//
 // What a gateway knows is an option, from all there is to know to the little that an access log tells: see Options.
 package gateway
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -59,6 +63,7 @@ type Gateway struct {
 	up       []bool             // by worker
 	answers  []int              // blocks of answers in its cache, as told, by worker
 	gone     []uint64
+	sessions map[int]int // worker + 1 that answered last, by session
 
 	queue   *queue.Queue[*trace.Request]   // nil: none
 	entries []*queue.Entry[*trace.Request] // by request
@@ -84,7 +89,7 @@ func New(o Options, c *virtual.Cluster, w *trace.Workload) (*Gateway, error) {
 	g := &Gateway{
 		options: o, cluster: c, workload: w, index: runs.New(runs.Config{MaxBytes: 8 << 30, MaxOrphans: 1 << 16, MaxSlots: c.Workers() + 1}),
 		hashes: make([]block.Hash, w.IDs), bookings: make([]*scoring.Booking, len(w.All)),
-		up: make([]bool, c.Workers()), answers: make([]int, c.Workers()),
+		sessions: map[int]int{}, up: make([]bool, c.Workers()), answers: make([]int, c.Workers()),
 	}
 	switch o.FirstTokens {
 	case "":
@@ -172,8 +177,11 @@ func (g *Gateway) pick(r *trace.Request) (worker int, ok bool) {
 	g.candidates = g.candidates[:0]
 	for w, up := range g.up {
 		if up {
+			running, waiting := g.cluster.Requests(w)
 			g.candidates = append(g.candidates, scoring.Candidate{
-				Slot: slot.Slot(w), KVCapacityTokens: g.cluster.Capacity(w) * size, Live: g.options.FirstTokens != Clock,
+				EngineRunning: running, EngineWaiting: waiting, EngineKVUse: float64(g.cluster.InUse(w)) / float64(g.cluster.Capacity(w)),
+				Bound: r.Session >= 0 && g.sessions[r.Session] == w+1,
+				Slot:  slot.Slot(w), KVCapacityTokens: g.cluster.Capacity(w) * size, Live: g.options.FirstTokens != Clock,
 				KVHeldTokens: (g.index.SlotStats(slot.Slot(w)).Held[slot.Device] + g.answers[w]) * size,
 			})
 		}
@@ -199,6 +207,9 @@ func (g *Gateway) pick(r *trace.Request) (worker int, ok bool) {
 		return 0, false
 	}
 	g.bookings[r.Index] = b
+	if r.Session >= 0 {
+		g.sessions[r.Session] = int(g.ranked[0].Slot) + 1
+	}
 	g.reuse.Prompt += r.Prompt
 	g.reuse.Available += g.best
 	g.reuse.Captured += g.ranked[0].CachedTokens
@@ -266,6 +277,7 @@ func (g *Gateway) Down(now time.Duration, worker int) {
 	}
 	g.index.Configure(slot.Slot(worker), runs.Settings{Sets: true})
 	g.scorer.Forget(slot.Slot(worker))
+	maps.DeleteFunc(g.sessions, func(_, bound int) bool { return bound == worker+1 })
 }
 
 // lost is a scoring.Evictions that looks into the engine.

@@ -17,6 +17,8 @@ type engine interface {
 	end(now time.Duration) (refused, emitted []*run)
 	// inFlight appends all requests that are not through.
 	inFlight(to []*run) []*run
+	// requests counts those that run and those that wait.
+	requests() (running, waiting int)
 	memory() *pool
 }
 

@@ -44,7 +44,8 @@ type work struct {
 	preempted bool
 }
 
-func (m *mocker) memory() *pool { return m.pool }
+func (m *mocker) memory() *pool                    { return m.pool }
+func (m *mocker) requests() (running, waiting int) { return len(m.running), m.waiting.len() }
 
 func (m *mocker) submit(x *run) {
 	x.known = x.Request.Prompt + x.gen

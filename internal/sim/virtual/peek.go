@@ -35,6 +35,14 @@ func (c *Cluster) InUse(worker int) int {
 	return 0
 }
 
+// Requests counts the requests that run on a worker and those that wait to.
+func (c *Cluster) Requests(worker int) (running, waiting int) {
+	if e := c.nodes[worker].engine; e != nil {
+		return e.requests()
+	}
+	return 0, 0
+}
+
 // Held counts how many leading blocks of a prompt (trace.Request.IDs) a worker could reuse at this moment.
 func (c *Cluster) Held(worker int, ids []int32) int {
 	if c.shared != nil {

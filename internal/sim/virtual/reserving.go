@@ -34,6 +34,10 @@ type reserving struct {
 	version uint64
 }
 
+func (e *reserving) requests() (running, waiting int) {
+	return len(e.prompts) + len(e.decoding), e.waiting.len()
+}
+
 func (e *reserving) memory() *pool { return e.pool }
 func (e *reserving) submit(x *run) { e.waiting.push(x) }
 
