@@ -72,6 +72,9 @@ func TestSimulatedTrouble(t *testing.T) {
 
 // A suite is judged only if that is asked for.
 func TestSuiteOfSimulations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute under the race detector")
+	}
 	dir := t.TempDir()
 	var out, errs bytes.Buffer
 	args := "sim --suite ci --only b2b --seeds 1 --policy random --check --html " + dir + "/r.html --markdown " + dir + "/r.md --json " + dir + "/r.json"

@@ -25,9 +25,9 @@ func few(t testing.TB) *Plan {
 	}
 	cluster := virtual.Config{Workers: 3, KVTokens: 400_000}
 	return &Plan{Policies: specs, Seeds: 2, Scenarios: []Scenario{
-		{Name: "a", Group: "x", Cluster: cluster, Workload: Recorded("synthetic", trace.Options{Rows: 300, Jitter: time.Second})},
-		{Name: "b", Group: "x", Cluster: cluster, Workload: Recorded("synthetic", trace.Options{Rows: 300, Speedup: 2}), Warmup: .5},
-		{Name: "c", Group: "y", Cluster: cluster, Workload: Sessions(trace.SessionOptions{Rate: .1, Horizon: 200, MaxPrompt: 100_000}), Warmup: .1},
+		{Name: "a", Group: "x", Cluster: cluster, Workload: Recorded("synthetic", trace.Options{Rows: 120, Jitter: time.Second})},
+		{Name: "b", Group: "x", Cluster: cluster, Workload: Recorded("synthetic", trace.Options{Rows: 120, Speedup: 2}), Warmup: .5},
+		{Name: "c", Group: "y", Cluster: cluster, Workload: Sessions(trace.SessionOptions{Rate: .1, Horizon: 120, MaxPrompt: 100_000}), Warmup: .1},
 		{Name: "d", Group: "y", Cluster: cluster, Workload: Customers(trace.B2BOptions{
 			BlockTokens: 64, Groups: 4, Users: 2, System: 1000, Question: 100, Output: 20, Rate: 5, Horizon: 60}, 100)},
 	}}
