@@ -602,6 +602,9 @@ func keys(t reflect.Type, path string) []string {
 	var all []string
 	for i := range t.NumField() {
 		key, options, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+		if key == "-" {
+			continue // not in files
+		}
 		below := path
 		if options != "inline" {
 			below = strings.TrimPrefix(path+"."+key, ".")
