@@ -75,12 +75,13 @@ QUALITY := $(CACHE)/quality
 quality: build ## Compare policies in all suites of simulations: tables, targets, and a report in .cache/quality. Five minutes. QUALITY_ARGS="--seeds 5"
 	@mkdir -p $(QUALITY)
 	bin/attache sim --suite all --json $(QUALITY)/quality.json --html $(QUALITY)/quality.html --markdown $(QUALITY)/quality.md $(QUALITY_ARGS)
+	@printf 'Measured with attache %s.\n\n' '$(VERSION)' > $(QUALITY)/version
 	@echo "tables for docs/quality.md: $(QUALITY)/quality.md; a report to look at: $(QUALITY)/quality.html"
 
 .PHONY: quality-doc
 quality-doc: ## Put the tables of the last `make quality` into docs/quality.md, behind its last line of text.
 	@sed '/^<!-- make quality-doc -->/q' docs/quality.md > $(QUALITY)/doc.md
-	@(echo; cat $(QUALITY)/quality.md) >> $(QUALITY)/doc.md && mv $(QUALITY)/doc.md docs/quality.md
+	@(echo; cat $(QUALITY)/version $(QUALITY)/quality.md) >> $(QUALITY)/doc.md && mv $(QUALITY)/doc.md docs/quality.md
 
 .PHONY: quality-ci
 quality-ci: build ## Hold what routing has reached: a suite of short simulations, ratios only. Twenty seconds.
