@@ -168,6 +168,9 @@ func (s *Scorer) score(d *Demand, candidates []Candidate) (terms []Terms, now fl
 	return x.Terms, now
 }
 
+// PolicyOf is the name of the policy that decides on requests that ask for one by name; "" and unknown names ask for none.
+func (s *Scorer) PolicyOf(name string) string { return s.policyOf(&Demand{Policy: name}).Name() }
+
 // policyOf is the policy that decides on a request.
 func (s *Scorer) policyOf(d *Demand) Policy {
 	if d.Policy != "" {
