@@ -26,6 +26,10 @@ type attempt struct {
 	session uint64        // that it belongs to; 0 none
 	limits  scoring.Limits
 	weights scoring.DynamoOverride
+
+	began   time.Time // what phases count from
+	clocked bool      // every phase is timed
+	phases  Phases
 }
 
 // prepare finds the pool, the candidates and what they hold.
@@ -44,6 +48,7 @@ func (r *Router) prepare(ctx context.Context, req *Request, a *attempt) error {
 	}
 	a.router, a.req, a.pool, a.names = r, req, p, modelNames{asked: model, sent: rewrite}
 	a.set, a.started = r.workers.Set(), r.now()
+	a.clock(&req.Timing)
 	a.session = sessionKey(req.Tenant, req.Hints.Session)
 	var err error
 	if a.eligible, err = p.eligible(a.set, req, a.eligible[:0]); err != nil {
@@ -51,13 +56,16 @@ func (r *Router) prepare(ctx context.Context, req *Request, a *attempt) error {
 		return err
 	}
 	r.chain(ctx, p, a.scratch, req, cmp.Or(rewrite, model))
+	a.mark(&a.phases.Chained)
 	a.demand = scoring.Demand{
 		PromptTokens: a.chain.Tokens, BlockTokens: a.chain.BlockTokens, OutputTokens: req.Hints.OutputTokens, Chain: a.chain.Hashes,
 		Key: a.session, Policy: req.Hints.Policy,
 	}
 	a.limit()
 	a.weigh()
-	return a.look(a.started)
+	err = a.look(a.started)
+	a.mark(&a.phases.Looked)
+	return err
 }
 
 // weigh puts the weights that the request asks for into its demand.

@@ -37,6 +37,9 @@ type Config struct {
 	FeedbackTTL time.Duration `yaml:"feedback_ttl"`
 	// Recent is how many decisions the admin API remembers for explaining; each takes about 2 KB.
 	Recent int `yaml:"recent"`
+	// Tenants is how many tenants have metrics of their own in each pool; those that come later count together as "other". 0:
+	// nobody is counted by tenant. Each costs a few series; keep it 0 where clients can name themselves anything.
+	Tenants int `yaml:"tenants"`
 	// Auto applies what the comparison of predicted with delivered tokens recommends, and the admin API shows: what is
 	// remembered of a worker without events counts less the more of it turns out to be gone, and silent engines are asked
 	// more often for missed events where some were found. Off: it is shown only.
@@ -68,6 +71,7 @@ func DefaultConfig() Config {
 		FeedbackTTL:  time.Minute,
 		BookingTTL:   time.Hour,
 		Recent:       200,
+		Tenants:      100,
 		Prompt:       prompt.DefaultConfig(),
 		Index:        indexer.DefaultConfig(),
 		Events:       events.DefaultConfig(),
@@ -87,6 +91,7 @@ func (c Config) Validate() error {
 	check.Check(c.FeedbackTTL >= time.Second, "feedback_ttl", c.FeedbackTTL, "must be at least 1s")
 	check.Check(c.BookingTTL >= time.Minute, "booking_ttl", c.BookingTTL, "must be at least 1m")
 	check.Check(c.Recent >= 0 && c.Recent <= 10000, "recent", c.Recent, "must be 0 to 10000 decisions")
+	check.Check(c.Tenants >= 0 && c.Tenants <= 10000, "tenants", c.Tenants, "must be 0 (none) to 10000 tenants")
 	check.Under("prompt", c.Prompt.Validate())
 	check.Under("index", c.Index.Validate())
 	check.Under("events", c.Events.Validate())

@@ -11,6 +11,7 @@ import (
 	"attache/internal/block"
 	"attache/internal/prompt"
 	"attache/internal/slot"
+	"attache/internal/traceparent"
 	"attache/internal/worker"
 	"attache/scoring"
 )
@@ -35,6 +36,10 @@ type Decision struct {
 	Strict bool
 	// Engine is what the chosen worker and all of its alternatives run; worker.Auto when that is not known or not the same.
 	Engine worker.Engine
+	// Worker is the name of the chosen worker.
+	Worker string
+	// Waited is how long the request was held back until a worker had room.
+	Waited time.Duration
 	Done   Done
 }
 
@@ -87,6 +92,11 @@ type record struct {
 	named                          []*worker.Worker // as in Destinations
 	ranked                         []scoring.Ranked // best first, at most scoring.Best
 	candidates                     int
+	policy                         string             // that the request asked for; "" none
+	parent                         traceparent.Parent // of whoever sent it
+	began                          time.Time          // what phases count from
+	clocked                        bool               // every phase is timed
+	share                          *tenantTokens      // its tenant's; nil: not counted
 	// Room for named and ranked, so that a record is one piece of memory.
 	namedSpace  [4]*worker.Worker
 	rankedSpace [scoring.Best]scoring.Ranked
@@ -96,6 +106,8 @@ type record struct {
 	on    int // index in named of the worker that carries the booking
 	ended time.Time
 	out   *Outcome
+
+	phases Phases
 }
 
 // id is "replica.number", both as the access log brings them back.
@@ -118,6 +130,7 @@ func (rec *record) stored(blocks int, all bool) {
 	if moved { // it is another worker's prefill now
 		return
 	}
+	rec.computed(blocks, all)
 	if all {
 		rec.booking.Prefilled()
 		rec.pool.gate.poke()
@@ -134,6 +147,7 @@ func (rec *record) end() {
 		return
 	}
 	rec.ended = rec.router.now()
+	mark(&rec.phases.Ended, rec.began, rec.ended)
 	rec.booking.End()
 	rec.pool.gate.poke()
 	rec.pool.flights.end(rec.flight, rec.ended, rec.pool.ledger.Emptied(rec.slot))
@@ -257,14 +271,15 @@ func (t *table) each(visit func(*record)) {
 	}
 }
 
-// forget drops decisions that ended before the deadline and got no report; it returns how many.
-func (t *table) forget(deadline time.Time) (dropped int) {
+// forget drops decisions that ended before the deadline and got no report, shows them, and returns how many there were.
+func (t *table) forget(deadline time.Time, show func(*record)) (dropped int) {
 	t.each(func(rec *record) {
 		rec.mu.Lock()
 		old := !rec.ended.IsZero() && rec.ended.Before(deadline)
 		rec.mu.Unlock()
 		if old && t.take(rec.number) != nil {
 			dropped++
+			show(rec)
 		}
 	})
 	return dropped

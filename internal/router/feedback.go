@@ -58,6 +58,9 @@ func (r *Router) Report(id string, o Outcome) {
 	rec.end()
 	rec.mu.Lock()
 	rec.out = &o
+	if rec.timed(&o) {
+		rec.phases.FirstToken = o.TTFT
+	}
 	chain := rec.chain
 	rec.chain = nil
 	rec.mu.Unlock()
@@ -93,6 +96,8 @@ func (r *Router) Report(id string, o Outcome) {
 	rec.pool.tallies.finished(name, rec, &o)
 	rec.watch(&o)
 	r.metrics.finished(rec, &o)
+	r.quality.finished(rec, &o)
+	r.tell(rec)
 }
 
 // learn compares what was predicted of the worker that answered with what it did.
@@ -104,13 +109,17 @@ func (rec *record) learn(o *Outcome) {
 	if !o.CachedKnown || o.PromptTokens == 0 || rec.blocks == 0 || rec.promptTokens == 0 {
 		return
 	}
-	// Lengths may be estimates: what was delivered is brought to their measure.
-	delivered := o.CachedTokens
-	if rec.promptTokens != o.PromptTokens {
-		delivered = int(float64(delivered) * float64(rec.promptTokens) / float64(o.PromptTokens))
-	}
+	delivered := rec.delivered(o)
 	p.fidelities.add(rec.slot, rec.rung, rec.captured, delivered)
 	p.index.Correct(rec.mark, delivered/p.keyer.BlockTokens())
+}
+
+// delivered is what the engine took from its cache. Lengths of prompts may be estimates: it is brought to their measure.
+func (rec *record) delivered(o *Outcome) int {
+	if rec.promptTokens == o.PromptTokens {
+		return o.CachedTokens
+	}
+	return int(float64(o.CachedTokens) * float64(rec.promptTokens) / float64(o.PromptTokens))
 }
 
 // timed reports whether the outcome's TTFT is one: only a stream's first byte is its first token.
@@ -208,6 +217,7 @@ func (r *Router) Observe(set *worker.Set) {
 			if gone {
 				p.scorer.Forget(s)
 				p.fidelities.forget(s)
+				p.heat.forget(s)
 			}
 		}
 	}
@@ -240,7 +250,7 @@ func (r *Router) Run(ctx context.Context) error {
 				noted = r.now()
 			}
 			r.expire()
-			r.metrics.forgotten(r.table.forget(r.now().Add(-r.cfg.FeedbackTTL)))
+			r.metrics.forgotten(r.table.forget(r.now().Add(-r.cfg.FeedbackTTL), r.tell))
 			r.refreshCapacities()
 			r.hold()
 			r.probe(ctx)

@@ -28,6 +28,9 @@ type pool struct {
 	gate     *gate
 	sessions sessions
 	learnt   atomic.Pointer[scoring.Learnt] // before the last restart; nil: nothing
+	tenants  tenants
+	misses   misses
+	heat     heat
 
 	fidelities fidelities
 	trust      atomic.Pointer[[]float64] // by slot; see refreshTrust

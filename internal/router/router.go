@@ -44,6 +44,7 @@ type Request struct {
 	// nobody is told.
 	Waiting func(most time.Duration)
 	Hints   hints.Hints // what else the client said, as far as it is believed
+	Timing  Timing
 }
 
 // Registry is the router's view of the workers.
@@ -54,21 +55,23 @@ type Registry interface {
 
 // Router decides. Safe for concurrent use.
 type Router struct {
-	cfg     Config
-	replica string
-	now     func() time.Time
-	log     *slog.Logger
-	workers Registry
-	pools   []*pool
-	byName  map[string]*pool
-	models  models
-	metrics *metrics
-	table   table
-	recent  recent
-	ids     atomic.Uint64
-	scratch sync.Pool // of *scratch
-	chains  chainPool
-	seen    *worker.Set // the set that Observe saw last; only the registry's loop touches it
+	cfg      Config
+	replica  string
+	now      func() time.Time
+	log      *slog.Logger
+	workers  Registry
+	pools    []*pool
+	byName   map[string]*pool
+	models   models
+	metrics  *metrics
+	quality  *quality
+	table    table
+	recent   recent
+	ids      atomic.Uint64
+	scratch  sync.Pool // of *scratch
+	chains   chainPool
+	observer Observer
+	seen     *worker.Set // the set that Observe saw last; only the registry's loop touches it
 }
 
 // scratch is what one Route needs in between; reused so that a decision allocates nothing per block or per worker.
@@ -91,12 +94,14 @@ type Params struct {
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 	Watch   func(pool string) Watcher // who is told what happens in each pool; nil: nobody
+	// Observer is told of every request that is over; nil: nobody is.
+	Observer Observer
 }
 
 // New makes a router for at least one pool. The configuration must have been validated.
 func New(p Params) (*Router, error) {
 	r := &Router{
-		cfg: p.Config, replica: p.Replica, now: p.Now, log: p.Log, workers: p.Workers,
+		cfg: p.Config, replica: p.Replica, now: p.Now, log: p.Log, workers: p.Workers, observer: p.Observer,
 		byName: map[string]*pool{}, scratch: sync.Pool{New: func() any { return new(scratch) }},
 	}
 	r.table.init()
@@ -138,6 +143,7 @@ func New(p Params) (*Router, error) {
 	}
 	r.models = newModels(p.Pools, r.pools)
 	r.metrics = newMetrics(p.Metrics, r)
+	r.quality = newQuality(p.Metrics, r)
 	return r, nil
 }
 
@@ -160,6 +166,7 @@ func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
 		r.metrics.notPassed(a.pool.name, err)
 		return nil, err
 	}
+	a.mark(&a.phases.Picked)
 	return r.decide(a), nil
 }
 
@@ -179,6 +186,7 @@ func (r *Router) chain(ctx context.Context, p *pool, s *scratch, req *Request, m
 func (r *Router) decide(a *attempt) *Decision {
 	rec, p, req, s, set := a.rec, a.pool, a.req, a.scratch, a.set
 	rec.ranked, rec.waited = a.ranked, a.waited
+	rec.began, rec.clocked, rec.phases, rec.parent, rec.policy = a.began, a.clocked, a.phases, req.Timing.Parent, req.Hints.Policy
 	rec.model, rec.requestID, rec.path, rec.tenant = a.names.asked, req.ID, req.Path, req.Tenant
 	rec.promptTokens, rec.rung, rec.why, rec.blocks = s.chain.Tokens, s.chain.Rung, s.chain.Why, len(s.chain.Hashes)
 	rec.blockTokens, rec.session = s.chain.BlockTokens, a.session
@@ -220,13 +228,16 @@ func (r *Router) decide(a *attempt) *Decision {
 	a.remember()
 	r.table.put(rec)
 	r.recent.add(rec)
-	r.metrics.decided(rec, r.now().Sub(rec.at))
+	now := r.now()
+	rec.decided(now)
+	r.metrics.decided(rec, now.Sub(rec.at))
+	r.quality.decided(rec, now)
 	if p.watcher != nil {
 		p.watcher.Decided(rec.promptTokens, rec.available, rec.captured)
 	}
 	return &Decision{
-		Rank: rankOf(rec.named[0], rec.slot),
-		ID:   rec.id(), Replica: r.replica, Pool: p.name, Model: a.names.sent, Destinations: list.String(),
+		Rank: rankOf(rec.named[0], rec.slot), Worker: rec.named[0].Name, Waited: rec.waited,
+		ID: rec.id(), Replica: r.replica, Pool: p.name, Model: a.names.sent, Destinations: list.String(),
 		PredictedCached: rec.captured, Strict: strict, Engine: engine, Done: Done{rec},
 	}
 }
