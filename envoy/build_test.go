@@ -187,6 +187,16 @@ func TestExtProcFilter(t *testing.T) {
 			t.Errorf("more differs:\n open %v\nclosed %v", open, closed)
 		}
 	})
+	t.Run("headers of answers are sent where attache adds to them, and nothing else differs", func(t *testing.T) {
+		told := filterOf(with(func(p *Params) { p.AnswerHeaders = true }))
+		if got := told.GetProcessingMode().GetResponseHeaderMode(); got != extproc.ProcessingMode_SEND {
+			t.Errorf("response headers %s", got)
+		}
+		told.ProcessingMode.ResponseHeaderMode = extproc.ProcessingMode_SKIP
+		if !proto.Equal(open, told) {
+			t.Errorf("more differs:\n%v\n%v", open, told)
+		}
+	})
 	t.Run("full duplex changes the body's mode and, as Envoy demands with it, sends request trailers", func(t *testing.T) {
 		duplex := filterOf(with(func(p *Params) { p.FullDuplex = true }))
 		mode := duplex.GetProcessingMode()

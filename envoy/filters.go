@@ -73,6 +73,9 @@ func ExtProc(p Params) *hcm.HttpFilter {
 	if p.FullDuplex {
 		mode.RequestBodyMode, mode.RequestTrailerMode = extproc.ProcessingMode_FULL_DUPLEX_STREAMED, extproc.ProcessingMode_SEND
 	}
+	if p.AnswerHeaders {
+		mode.ResponseHeaderMode = extproc.ProcessingMode_SEND
+	}
 	service := grpcTo(AttacheCluster)
 	service.RetryPolicy = &core.RetryPolicy{
 		RetryOn: "connect-failure,refused-stream,unavailable,reset", NumRetries: u32(2),

@@ -17,6 +17,10 @@ const (
 	PoolHeader = "x-attache-pool"
 	// DroppedHeader tells why a request was turned away.
 	DroppedHeader = "x-llm-d-request-dropped-reason"
+	// TraceHeader tells, in answers, who answers and why: decision, worker, cached tokens, wait.
+	TraceHeader = "x-attache-trace"
+	// TimingHeader tells, in answers, how long each step took (W3C Server Timing).
+	TimingHeader = "server-timing"
 	// ClientHeader names the client that authentication recognised.
 	ClientHeader = "x-client-id"
 	// SessionHeader is what Envoy's fallback policy keeps sessions together by.

@@ -19,6 +19,7 @@ type Params struct {
 	Pools   []Pool   // the first is the default
 
 	FullDuplex        bool // request bodies FULL_DUPLEX_STREAMED instead of BUFFERED
+	AnswerHeaders     bool // attache is asked again when an answer begins, to add headers to it
 	FailClosed        bool // 503 while attache is away, instead of the fallback policy
 	MessageTimeout    time.Duration
 	MaxMessageTimeout time.Duration

@@ -50,6 +50,10 @@ type Config struct {
 	RecordBodies bool `yaml:"record_bodies"`
 	// ClientHeader is the request header in which authentication in front of us names the client; it is shown as tenant.
 	ClientHeader string `yaml:"client_header"`
+	// ResponseHeaders is what clients are told about the decision on their request: "off", "trace" (x-attache-trace: decision, worker,
+	// cached tokens, wait), "server-timing" (how long each step took) or "both". Anything but "off" makes Envoy ask attache once more
+	// when an answer begins, which costs a message and about 0.1 ms, and shows clients the names of workers.
+	ResponseHeaders ResponseHeaders `yaml:"response_headers"`
 	// Hints says what is believed of what clients tell about a request beside its prompt: priorities, sessions, latencies.
 	Hints hints.Config `yaml:"hints"`
 }
@@ -77,7 +81,9 @@ func DefaultConfig() Config {
 		DrainWait:    2 * time.Second,
 		DrainTimeout: 30 * time.Second,
 		ClientHeader: "x-client-id",
-		Hints:        hints.DefaultConfig(),
+
+		ResponseHeaders: HeadersOff,
+		Hints:           hints.DefaultConfig(),
 	}
 }
 
@@ -94,6 +100,7 @@ func (c Config) Validate() error {
 	check.Check(c.DrainWait >= 0, "drain_wait", c.DrainWait, "must not be negative")
 	check.Check(c.DrainTimeout >= 0, "drain_timeout", c.DrainTimeout, "must not be negative")
 	check.Check(!c.RecordBodies || c.RecordPanics != "", "record_bodies", c.RecordBodies, "needs record_panics, the folder to write to")
+	check.Check(c.ResponseHeaders.valid(), "response_headers", string(c.ResponseHeaders), `must be "off", "trace", "server-timing" or "both"`)
 	check.Under("hints", c.Hints.Validate())
 	if c.TLS != nil {
 		check.Check(readable(c.TLS.Cert), "tls.cert", c.TLS.Cert, "must be a PEM file that can be read")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc/mem"
 
@@ -36,6 +37,8 @@ type exchange struct {
 	bodyBytes int
 	owed      int // body messages that wait for their reply (STREAMED, header reply withheld)
 
+	began    time.Time // when the first message came, and
+	complete time.Time // when all was there that the decision needs; zero where requests are not timed
 	decision *router.Decision
 }
 
@@ -51,7 +54,7 @@ const (
 // handle answers one message. It takes over the message's bytes where it needs them longer.
 func (x *exchange) handle(m *message) error {
 	if !x.spoken {
-		x.spoken = true
+		x.spoken, x.began = true, x.server.clock()
 		x.begin(m.protocol)
 	}
 	if x.stage == dismissed {
@@ -70,7 +73,7 @@ func (x *exchange) handle(m *message) error {
 	case phaseRequestTrailers:
 		return x.requestTrailers()
 	case phaseResponseHeaders:
-		return x.send(answer(m.phase, &change{}))
+		return x.responseHeaders(m)
 	case phaseResponseBody:
 		return x.responseBody(m)
 	case phaseResponseTrailers:
@@ -175,6 +178,7 @@ func (x *exchange) decideGathered(endOfStream bool) error {
 // decide chooses the worker and sends the reply in which the decision travels. giveBack is set in modes where the body
 // was held back: then every byte of it follows the reply, with an end of stream or without.
 func (x *exchange) decide(in phase, body []byte, giveBack *bool) error {
+	x.complete = x.server.clock()
 	verdict := x.server.judge(x, body)
 	if verdict.answer != nil {
 		return x.dismiss(*verdict.answer)
@@ -189,12 +193,12 @@ func (x *exchange) decide(in phase, body []byte, giveBack *bool) error {
 		if c.replace {
 			c.set = append(c.set, contentLength(len(c.body)))
 		}
-		return x.send(answer(in, c))
+		return x.sendDecision(in, c)
 	}
 	replaced := c.replace
 	c.replace = false // the body follows in messages of its own
 	body, c.body = c.body, nil
-	if err := x.send(answer(in, c)); err != nil {
+	if err := x.sendDecision(in, c); err != nil {
 		return err
 	}
 	if replaced {
@@ -202,6 +206,15 @@ func (x *exchange) decide(in phase, body []byte, giveBack *bool) error {
 		x.pieces = append(x.pieces, mem.SliceBuffer(body))
 	}
 	return x.giveBack(*giveBack, replaced)
+}
+
+// sendDecision sends the reply in which the decision travels.
+func (x *exchange) sendDecision(in phase, c *change) error {
+	err := x.send(answer(in, c))
+	if err == nil && x.decision != nil {
+		x.decision.Done.Sent()
+	}
+	return err
 }
 
 // removeForged takes out the steering headers that the client sent, except where ours overwrite them.

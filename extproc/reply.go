@@ -19,6 +19,7 @@ type header struct{ key, value string }
 // change is what a reply asks the gateway to change: only headers that differ are named, nothing else is touched.
 type change struct {
 	set        []header
+	add        []header // what is there stays
 	remove     []string
 	clearRoute bool // choose the route again: needed when a header that routes are matched by was set or removed
 	body       []byte
@@ -35,8 +36,11 @@ type note struct {
 	predictedCached         int // tokens
 }
 
-// overwrite is HeaderValueOption.HeaderAppendAction OVERWRITE_IF_EXISTS_OR_ADD.
-const overwrite = 2
+// What HeaderValueOption.HeaderAppendAction calls APPEND_IF_EXISTS_OR_ADD and OVERWRITE_IF_EXISTS_OR_ADD.
+const (
+	keep      = 0
+	overwrite = 2
+)
 
 // answer builds the reply to a headers or body phase: ProcessingResponse{N: {response: CommonResponse}}. A phase
 // is answered in the field one below its own: the oneof of the reply counts from 1, that of the request from 2.
@@ -49,8 +53,8 @@ func answer(p phase, c *change) reply {
 	if c.clearRoute {
 		e.number(5, 1)
 	}
-	if len(c.set)+len(c.remove) > 0 {
-		e.headerMutation(2, c.set, c.remove)
+	if len(c.set)+len(c.add)+len(c.remove) > 0 {
+		e.headerMutation(2, c.set, c.add, c.remove)
 	}
 	e.nest(1, 0)           // HeadersResponse.response, BodyResponse.response
 	e.nest(uint64(p)-1, 0) // ProcessingResponse.request_headers, …
@@ -60,21 +64,27 @@ func answer(p phase, c *change) reply {
 	return reply{head: e.bytes()}
 }
 
-func (e *encoder) headerMutation(number uint64, set []header, remove []string) {
+func (e *encoder) headerMutation(number uint64, set, add []header, remove []string) {
 	mark := e.size()
 	for i := len(remove) - 1; i >= 0; i-- {
 		e.text(2, remove[i])
 	}
-	for i := len(set) - 1; i >= 0; i-- {
+	e.headerOptions(add, keep)
+	e.headerOptions(set, overwrite)
+	e.nest(number, mark)
+}
+
+// headerOptions writes headers with what happens to those that are there.
+func (e *encoder) headerOptions(headers []header, action uint64) {
+	for i := len(headers) - 1; i >= 0; i-- {
 		option := e.size()
-		e.number(3, overwrite)
+		e.number(3, action)
 		value := e.size()
-		e.text(3, set[i].value) // raw_value
-		e.text(1, set[i].key)
+		e.text(3, headers[i].value) // raw_value
+		e.text(1, headers[i].key)
 		e.nest(1, value)
 		e.nest(1, option)
 	}
-	e.nest(number, mark)
 }
 
 // dynamicMetadata writes {"envoy.lb": {destination}, "attache": {decision, replica, pool, predicted_cached}} as field 8.
@@ -156,7 +166,7 @@ func immediate(status int, headers []header, body []byte, details string) reply 
 	e := newEncoder(256+len(body), 0)
 	e.text(5, details)
 	e.data(3, body)
-	e.headerMutation(2, headers, nil)
+	e.headerMutation(2, headers, nil, nil)
 	code := e.size()
 	e.number(1, uint64(status))
 	e.nest(1, code)

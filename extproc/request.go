@@ -7,6 +7,7 @@ import (
 	"attache/internal/hints"
 	"attache/internal/openai"
 	"attache/internal/router"
+	"attache/internal/traceparent"
 )
 
 // requestHeaders is what routing reads of a request's headers.
@@ -16,6 +17,7 @@ type requestHeaders struct {
 	forged                   []string // steering headers that the client sent; they are removed
 	forgedPool               bool     // one of them is matched by routes
 	hints                    hints.Hints
+	parent                   traceparent.Parent // of whoever sent the request
 }
 
 // read keeps what matters. Values are copied: they outlive the message.
@@ -29,6 +31,8 @@ func (h *requestHeaders) read(m *message, cfg *Config, trust hints.Groups) {
 			h.path = usual(value)
 		case "x-request-id":
 			h.id = string(value)
+		case "traceparent":
+			h.parent, _ = traceparent.Parse(value)
 		case "content-encoding":
 			h.encoded = len(value) > 0 && string(value) != "identity"
 		case envoy.PoolHeader:
@@ -88,7 +92,7 @@ func (s *Server) judge(x *exchange, body []byte) verdict {
 	}
 	req := router.Request{
 		ID: x.request.id, Path: x.request.path, Kind: kind, Tenant: x.request.client, Subset: x.subset.Subset,
-		Hints: x.request.hints,
+		Hints: x.request.hints, Timing: router.Timing{Received: x.began, Complete: x.complete, Parent: x.request.parent},
 	}
 	if kind.Inference() && len(body) > 0 && !x.request.encoded {
 		scan := s.scans.get()
@@ -109,6 +113,7 @@ func (s *Server) judge(x *exchange, body []byte) verdict {
 	if wrong := s.noteHints(&req.Hints); wrong != nil {
 		return verdict{answer: wrong}
 	}
+	req.Timing.Parsed = s.clock()
 	decision, err := s.router.Route(x.ctx, &req)
 	if err != nil {
 		return verdict{answer: refusalOf(err)}

@@ -56,6 +56,7 @@ type Server struct {
 	listener    net.Listener
 	buffers     mem.BufferPool
 	scans       scans
+	now         func() time.Time // nil: requests are not timed
 
 	open         atomic.Int64 // streams: requests under way
 	complainOnce [8]sync.Once // by body mode
@@ -68,6 +69,8 @@ type Params struct {
 	DefaultPool string // the pool that Envoy's default route leads to; the others need a header
 	Log         *slog.Logger
 	Metrics     prometheus.Registerer
+	// Now times the steps of every request, for those who show them; nil: nobody does.
+	Now func() time.Time
 	// Register adds further services to the port, such as the access-log service.
 	Register []func(grpc.ServiceRegistrar)
 }
@@ -76,7 +79,7 @@ type Params struct {
 func New(p Params) (*Server, error) {
 	s := &Server{
 		cfg: p.Config, trust: p.Config.Hints.Trusted(), router: p.Router, defaultPool: p.DefaultPool, log: p.Log,
-		health: health.NewServer(), buffers: &bufferPool{}, assumed: modeBuffered,
+		health: health.NewServer(), buffers: &bufferPool{}, assumed: modeBuffered, now: p.Now,
 	}
 	s.metrics = newMetrics(p.Metrics, func() float64 { return float64(s.open.Load()) })
 	if p.Config.AssumeMode == "full_duplex" {

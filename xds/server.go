@@ -67,6 +67,8 @@ type Params struct {
 	Log      *slog.Logger
 	Metrics  prometheus.Registerer
 	Now      func() time.Time
+	// AnswerHeaders: attache adds headers to answers.
+	AnswerHeaders bool
 }
 
 // New builds the resources and opens the listener; Run serves it. The configuration must have been validated.
@@ -75,7 +77,7 @@ func New(p Params) (*Server, error) {
 	for _, name := range p.Pools {
 		pools = append(pools, envoy.Pool{Name: name})
 	}
-	params, err := GatewayParams(p.Config.Gateway, Reach{}, pools)
+	params, err := GatewayParams(p.Config.Gateway, Reach{AnswerHeaders: p.AnswerHeaders}, pools)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,8 @@ func (c *envoyConfigCmd) Run(out io.Writer) error {
 		}
 		pools = append(pools, pool)
 	}
-	params, err := xds.GatewayParams(cfg.XDS.Gateway, xds.Reach{ExtProc: []string{cfg.ExtProc.Listen}, XDS: cfg.XDS.Listen}, pools)
+	params, err := xds.GatewayParams(cfg.XDS.Gateway, xds.Reach{ExtProc: []string{cfg.ExtProc.Listen}, XDS: cfg.XDS.Listen,
+		AnswerHeaders: cfg.ExtProc.ResponseHeaders.Any()}, pools)
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,7 @@ type App struct {
 func modules() fx.Option {
 	return fx.Options(
 		workersModule, // who serves, in what state
+		tracingModule, // who is told of requests that are over
 		routerModule,  // who should answer
 		controlModule, // what Envoy knows
 		adminModule,   // what operators see

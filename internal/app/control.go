@@ -19,7 +19,8 @@ var controlModule = fx.Module("xds",
 		for _, p := range cfg.Pools {
 			pools = append(pools, p.Name)
 		}
-		return xds.New(xds.Params{Config: cfg.XDS, Pools: pools, Registry: registry, Log: log.With("component", "xds"), Metrics: reg, Now: now})
+		return xds.New(xds.Params{Config: cfg.XDS, Pools: pools, Registry: registry, Log: log.With("component", "xds"), Metrics: reg, Now: now,
+			AnswerHeaders: cfg.ExtProc.ResponseHeaders.Any()})
 	}),
 	fx.Invoke(func(lc fx.Lifecycle, shutdown fx.Shutdowner, log *slog.Logger, s *xds.Server) {
 		running(lc, shutdown, log, "xds", s.Run)

@@ -21,10 +21,13 @@ import (
 
 // extprocModule is what Envoy asks, and what Envoy tells afterwards, on one port.
 var extprocModule = fx.Module("extproc",
-	fx.Provide(func(cfg *config.Config, r *router.Router, log *slog.Logger, reg prometheus.Registerer) (*extproc.Server, error) {
+	fx.Provide(func(cfg *config.Config, r *router.Router, log *slog.Logger, reg prometheus.Registerer, now func() time.Time) (*extproc.Server, error) {
+		if !cfg.Tracing.Enabled() && !cfg.ExtProc.ResponseHeaders.Timing() {
+			now = nil // nobody looks
+		}
 		logs := accesslog.New(r, log.With("component", "accesslog"), reg)
 		return extproc.New(extproc.Params{
-			Config: cfg.ExtProc, Router: r, DefaultPool: cfg.Pools[0].Name, Log: log.With("component", "extproc"), Metrics: reg,
+			Config: cfg.ExtProc, Router: r, DefaultPool: cfg.Pools[0].Name, Log: log.With("component", "extproc"), Metrics: reg, Now: now,
 			Register: []func(grpc.ServiceRegistrar){logs.Register},
 		})
 	}),

@@ -25,6 +25,7 @@ import (
 	"attache/internal/admin"
 	"attache/internal/field"
 	"attache/internal/router"
+	"attache/internal/tracing"
 	"attache/internal/worker"
 	"attache/xds"
 )
@@ -43,6 +44,8 @@ type Config struct {
 	Router router.Config `yaml:"router"`
 	// ExtProc is the server that Envoy asks for every request.
 	ExtProc extproc.Config `yaml:"extproc"`
+	// Tracing is where spans of requests are sent.
+	Tracing tracing.Config `yaml:"tracing"`
 	// XDS is the control plane: where Envoy fetches its configuration from, and what that says.
 	XDS xds.Config `yaml:"xds"`
 	// Admin is the operator's side: metrics, health, API and dashboard.
@@ -93,6 +96,7 @@ func Default() Config {
 		Workers: worker.DefaultConfig(),
 		Router:  router.DefaultConfig(),
 		ExtProc: extproc.DefaultConfig(),
+		Tracing: tracing.DefaultConfig(),
 		XDS:     xds.DefaultConfig(),
 		Admin:   admin.DefaultConfig(),
 		Log:     Log{Level: "info", Format: "text"},
@@ -117,6 +121,7 @@ func (c *Config) Validate() error {
 	check.Under("workers", c.Workers.Validate())
 	check.Under("router", c.Router.Validate())
 	check.Under("extproc", c.ExtProc.Validate())
+	check.Under("tracing", c.Tracing.Validate())
 	check.Under("xds", c.XDS.Validate())
 	check.Under("admin", c.Admin.Validate())
 	check.Check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", c.Log.Level,

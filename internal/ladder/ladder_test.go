@@ -24,13 +24,15 @@ var rungs = map[string][]string{
 	"indexer/bench":             {"indexer/runs", "indexer/yardstick", "internal/block"},
 	"internal/config/configdoc": {"internal/config"},
 	// Config types only.
-	"internal/config": {"extproc", "internal/admin", "internal/prompt", "indexer", "internal/router", "internal/worker", "scoring", "xds"},
+	"internal/config": {"extproc", "internal/admin", "internal/prompt", "indexer", "internal/router", "internal/tracing", "internal/worker", "scoring", "xds"},
 
-	"extproc":           {"envoy", "internal/hints", "internal/openai", "internal/router", "internal/worker"},
+	"extproc":           {"envoy", "internal/hints", "internal/openai", "internal/router", "internal/traceparent", "internal/worker"},
 	"extproc/accesslog": {"envoy", "internal/router"},
 	"xds":               {"envoy", "internal/worker"},
 	"internal/router": {"indexer", "indexer/events", "indexer/runs", "scoring", "scoring/queue", "internal/block", "internal/hints", "internal/openai",
-		"internal/prompt", "internal/worker"},
+		"internal/prompt", "internal/traceparent", "internal/worker"},
+	"internal/tracing":          {"internal/router", "internal/traceparent"},
+	"internal/traceparent":      {},
 	"internal/hints":            {"internal/openai"},
 	"internal/prompt":           {"internal/openai", "internal/block", "internal/prompt/jinja", "internal/prompt/tokenizer"},
 	"internal/prompt/jinja":     {},
@@ -70,6 +72,7 @@ var only = map[string][]string{
 	"github.com/envoyproxy/go-control-plane": {"extproc", "extproc/accesslog", "extproc/bench", "envoy", "xds", "e2e"},
 	"github.com/alecthomas/kong":             {"cmd/attache"},
 	"github.com/redis/go-redis":              {"internal/state"},
+	"go.opentelemetry.io/otel":               {"internal/tracing"},
 }
 
 func TestImportLadder(t *testing.T) {
