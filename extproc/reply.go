@@ -36,11 +36,8 @@ type note struct {
 	predictedCached         int // tokens
 }
 
-// What HeaderValueOption.HeaderAppendAction calls APPEND_IF_EXISTS_OR_ADD and OVERWRITE_IF_EXISTS_OR_ADD.
-const (
-	keep      = 0
-	overwrite = 2
-)
+// overwrite is HeaderValueOption.HeaderAppendAction OVERWRITE_IF_EXISTS_OR_ADD.
+const overwrite = 2
 
 // answer builds the reply to a headers or body phase: ProcessingResponse{N: {response: CommonResponse}}. A phase
 // is answered in the field one below its own: the oneof of the reply counts from 1, that of the request from 2.
@@ -69,16 +66,23 @@ func (e *encoder) headerMutation(number uint64, set, add []header, remove []stri
 	for i := len(remove) - 1; i >= 0; i-- {
 		e.text(2, remove[i])
 	}
-	e.headerOptions(add, keep)
-	e.headerOptions(set, overwrite)
+	e.headerOptions(add, true)
+	e.headerOptions(set, false)
 	e.nest(number, mark)
 }
 
-// headerOptions writes headers with what happens to those that are there.
-func (e *encoder) headerOptions(headers []header, action uint64) {
+// headerOptions writes headers that are added to those that are there, or replace them. For ext_proc the action APPEND_IF_EXISTS_OR_ADD
+// (0) is the same as none, and replaces; the older field append, a BoolValue, says it.
+func (e *encoder) headerOptions(headers []header, add bool) {
 	for i := len(headers) - 1; i >= 0; i-- {
 		option := e.size()
-		e.number(3, action)
+		if add {
+			wrapped := e.size()
+			e.number(1, 1)
+			e.nest(2, wrapped)
+		} else {
+			e.number(3, overwrite)
+		}
 		value := e.size()
 		e.text(3, headers[i].value) // raw_value
 		e.text(1, headers[i].key)

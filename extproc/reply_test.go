@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 func parseReply(t testing.TB, r reply) *extprocv3.ProcessingResponse {
@@ -72,6 +73,12 @@ func TestRepliesAreWhatGeneratedCodeReads(t *testing.T) {
 			Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{Response: common}}}},
 		{"response headers", answer(phaseResponseHeaders, &change{}), &extprocv3.ProcessingResponse{
 			Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{}}}}},
+		{"response headers, with some added", answer(phaseResponseHeaders, &change{set: []header{{"a", "1"}}, add: []header{{"b", "2"}}}),
+			&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{
+				Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*core.HeaderValueOption{
+					option("a", "1"),
+					{Header: &core.HeaderValue{Key: "b", RawValue: []byte("2")}, Append: wrapperspb.Bool(true)},
+				}}}}}}},
 		{"request trailers", answerTrailers(phaseRequestTrailers), &extprocv3.ProcessingResponse{
 			Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}}}},
 		{"response trailers", answerTrailers(phaseResponseTrailers), &extprocv3.ProcessingResponse{

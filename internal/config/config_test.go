@@ -164,6 +164,10 @@ var mistakes = []mistake{
 		`test.yaml:2: router.recent: -1: must be 0 to 10000 decisions`},
 	{"all decisions to explain", "router:\n  recent: 10001",
 		`test.yaml:2: router.recent: 10001: must be 0 to 10000 decisions`},
+	{"a negative number of tenants", "router:\n  tenants: -1",
+		`test.yaml:2: router.tenants: -1: must be 0 (none) to 10000 tenants`},
+	{"more tenants than a page of metrics bears", "router:\n  tenants: 10001",
+		`test.yaml:2: router.tenants: 10001: must be 0 (none) to 10000 tenants`},
 	{"blocks without tokens", "router:\n  prompt:\n    block_tokens: 0",
 		`test.yaml:3: router.prompt.block_tokens: 0: must be 1 to 4096 tokens`},
 	{"blocks longer than prompts", "router:\n  prompt:\n    block_tokens: 4097",
@@ -357,6 +361,8 @@ var mistakes = []mistake{
 		`test.yaml:2: extproc.drain_timeout: -1s: must not be negative`},
 	{"bodies to record, and nowhere to put them", "extproc:\n  record_bodies: true",
 		`test.yaml:2: extproc.record_bodies: true: needs record_panics, the folder to write to`},
+	{"answers that tell everything", "extproc:\n  response_headers: all",
+		`test.yaml:2: extproc.response_headers: "all": must be "off", "trace", "server-timing" or "both"`},
 	{"hints of a group that there is not", "extproc:\n  hints:\n    trust:\n      - session\n      - price",
 		`test.yaml:5: extproc.hints.trust[1]: "price": must be one of session, length, slo, cache, priority, tenant, pin, policy, model, all, none`},
 	{"all hints and one more", "extproc:\n  hints:\n    trust: [pin, all]",
@@ -376,6 +382,26 @@ var mistakes = []mistake{
 	{"client authorities that are not there",
 		"extproc:\n  tls:\n    cert: DIR/cert.pem\n    key: DIR/cert.pem\n    client_ca: DIR/missing.pem",
 		`test.yaml:5: extproc.tls.client_ca: "DIR/missing.pem": must be a PEM file that can be read, or empty`},
+
+	// tracing
+	{"a collector that is a URL", "tracing:\n  endpoint: http://collector:4318",
+		`test.yaml:2: tracing.endpoint: "http://collector:4318": must be host:port such as collector:4318, or empty (off)`},
+	{"a collector without a port", "tracing:\n  endpoint: collector",
+		`test.yaml:2: tracing.endpoint: "collector": must be host:port such as collector:4318, or empty (off)`},
+	{"a protocol that is not OTLP's", "tracing:\n  protocol: zipkin",
+		`test.yaml:2: tracing.protocol: "zipkin": must be "http" or "grpc"`},
+	{"fewer traces than none", "tracing:\n  ratio: -0.1",
+		`test.yaml:2: tracing.ratio: -0.1: must be 0 (only those whose sender wants it) to 1 (all)`},
+	{"more traces than requests", "tracing:\n  ratio: 1.1",
+		`test.yaml:2: tracing.ratio: 1.1: must be 0 (only those whose sender wants it) to 1 (all)`},
+	{"headers for a collector that are not there", "tracing:\n  headers_file: DIR/missing.yaml",
+		`test.yaml:2: tracing.headers_file: "DIR/missing.yaml": must be a file that can be read`},
+	{"a process without a name in traces", "tracing:\n  service_name: ''",
+		`test.yaml:2: tracing.service_name: "": must not be empty`},
+	{"no room for spans", "tracing:\n  queue: 0",
+		`test.yaml:2: tracing.queue: 0: must be 1 to 1048576 requests`},
+	{"endless room for spans", "tracing:\n  queue: 1048577",
+		`test.yaml:2: tracing.queue: 1048577: must be 1 to 1048576 requests`},
 
 	// xds
 	{"the control plane listens without a port", "xds:\n  listen: localhost",
@@ -556,6 +582,7 @@ var anything = []string{
 	"extproc.record_panics",        // is made when it is needed
 	"extproc.client_header",        // empty: no tenant
 	"extproc.hints.strict",         // true or false
+	"tracing.insecure",             // true or false
 	"xds.gateway.fail_open",        // true or false
 	"xds.gateway.tls.cert",         // empty: without
 	"xds.gateway.jwt.client_claim", // empty: sub
@@ -640,13 +667,13 @@ func TestSeveralMistakesAreReportedTogether(t *testing.T) {
 
 // yamlMistakes are texts that do not become a configuration at all.
 var yamlMistakes = []mistake{
-	{"an unknown section", "routing:\n  recent: 1", `test.yaml:1: routing: is not a setting; here are admin, extproc, log, pools, replica, router, runtime, workers, xds`},
+	{"an unknown section", "routing:\n  recent: 1", `test.yaml:1: routing: is not a setting; here are admin, extproc, log, pools, replica, router, runtime, tracing, workers, xds`},
 	{"a misspelt key", "router:\n  recent: 1\n  alternative: 3", `test.yaml:3: router.alternative: is not a setting; did you mean "alternatives"?`},
 	{"a misspelt key of a pool", "pools:\n  - name: a\n    model: [m]", `test.yaml:3: pools[0].model: is not a setting; did you mean "models"?`},
 	{"a misspelt key of the scoring", "router:\n  scoring:\n    alfa: 1", `test.yaml:3: router.scoring.alfa: is not a setting; did you mean "alpha"?`},
 	{"a misspelt key of a pool's scoring", "pools:\n  - name: a\n    scoring:\n      alfa: 1",
 		`test.yaml:4: pools[0].scoring.alfa: is not a setting; did you mean "alpha"?`},
-	{"a key that lost its indentation", "router:\nrecent: 1", `test.yaml:2: recent: is not a setting; here are admin, extproc, log, pools, replica, router, runtime, workers, xds`},
+	{"a key that lost its indentation", "router:\nrecent: 1", `test.yaml:2: recent: is not a setting; here are admin, extproc, log, pools, replica, router, runtime, tracing, workers, xds`},
 	{"two misspelt keys", "replca: a\nlog:\n  lvel: info", "test.yaml:1: replca: is not a setting; did you mean \"replica\"?\n" +
 		`test.yaml:3: log.lvel: is not a setting; did you mean "level"?`},
 	{"a number for a section", "router: 5", `test.yaml:1: router: must be a section: lines "setting: value", indented, with a space behind the colon`},
