@@ -52,7 +52,7 @@ type Config struct {
 	ClientHeader string `yaml:"client_header"`
 	// ResponseHeaders is what clients are told about the decision on their request: "off", "trace" (x-attache-trace: decision, worker,
 	// cached tokens, wait), "server-timing" (how long each step took) or "both". Anything but "off" makes Envoy ask attache once more
-	// when an answer begins, which costs a message and about 0.1 ms, and shows clients the names of workers.
+	// when an answer begins, which costs a message and about 0.2 ms, and shows clients the names of workers.
 	ResponseHeaders ResponseHeaders `yaml:"response_headers"`
 	// Hints says what is believed of what clients tell about a request beside its prompt: priorities, sessions, latencies.
 	Hints hints.Config `yaml:"hints"`

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -100,18 +101,22 @@ func TestARequestThatNobodyTimes(t *testing.T) {
 func TestTimingAllocatesNothing(t *testing.T) {
 	w := newWorld(t, nil, nil, workers("default", 1, worker.Ready, worker.Ready)...)
 	req := chatOf(t, "m", long("a prompt", 4000))
-	count := func() float64 {
-		return testing.AllocsPerRun(200, func() {
-			d, err := w.Route(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			d.Done.Sent()
-			d.Done.End()
-			w.table.take(w.ids.Load())
-		})
+	count := func() float64 { // the least of some, because the garbage collector empties what is kept between requests
+		least := math.Inf(1)
+		for range 5 {
+			least = min(least, testing.AllocsPerRun(200, func() {
+				d, err := w.Route(t.Context(), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.Done.Sent()
+				d.Done.End()
+				w.table.take(w.ids.Load())
+			}))
+		}
+		return least
 	}
-	count() // what is kept between requests grows once
+	count() // numbers of the first decisions are so short that naming them takes no memory
 	without := count()
 	req.Timing = Timing{Received: w.clock.Add(-ms), Complete: w.clock, Parsed: w.clock}
 	if with := count(); with > without {

@@ -102,7 +102,7 @@ func drawing(t testing.TB, f *router.Finished) string {
 		fmt.Fprintf(&b, "  %-10s %8.3f\n", e.Name, at(e.Time))
 	}
 	for _, a := range root.Attributes {
-		fmt.Fprintf(&b, "  %s = %s\n", a.Key, a.Value.Emit())
+		fmt.Fprintf(&b, "  %s = %s\n", a.Key, a.Value.String())
 	}
 	return b.String()
 }
