@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 // TestRegret has regrets worked out by hand. Computing a token takes 1 ms, engines are twice as slow (k = 2), every request in
@@ -42,11 +44,12 @@ func TestRegret(t *testing.T) {
 		{"beyond the fastest", chosen, []Terms{other(.4)}, 1, 800, .02},
 		{"the wait for memory does not depend on speed", chosen, []Terms{{Prefill: .1, Room: .35, Total: .45, Unit: Seconds}}, 1000 * ms, 800, 1.2 - .55},
 		{"a saturated one could not be chosen", chosen, []Terms{{Prefill: .1, Total: .1, Unit: Seconds, Saturated: true}}, 500 * ms, 800, 0},
+		{"one that a rule passed over could not be chosen", chosen, []Terms{{Prefill: .1, Total: .1, Unit: Seconds, Passed: true}}, 500 * ms, 800, 0},
 		{"more delivered than the prompt has", chosen, []Terms{other(.05)}, 0, 5000, .1 + 2*.001*1.1 + .06 - .05},
 	} {
 		s, _ := newScorer(t, DefaultConfig())
 		s.speed = Speed{PerToken: 1e-3, ChunkTokens: 8192}
-		s.policies[nameTime] = &timePolicy{speed: s.speed, alpha: .1}
+		s.policy = &timePolicy{speed: s.speed, alpha: .1}
 		b := &Booking{scorer: s, PredictedTTFT: 500 * ms, prompt: 1000, cached: 800, own: .2, ahead: .05}
 		ranked := []Ranked{{Terms: c.chosen, CachedTokens: 800}}
 		for _, o := range c.others {
@@ -78,11 +81,36 @@ func TestRegretHasNothingToSay(t *testing.T) {
 	byLoad := ask(1000)
 	byLoad.Policy = nameLeastLoad
 	others, other := pick(s, byLoad, candidates(2))
-	if _, ok := s.Regret(other, others, known); ok {
-		t.Error("something is said of another policy, which does not count in seconds")
+	if _, ok := s.Regret(other, others, Hindsight{Policy: nameLeastLoad, EngineTTFT: time.Second, CachedKnown: true}); ok {
+		t.Error("something is said of another policy, whose costs are others")
 	}
 	b.Move(1 - ranked[0].Slot)
 	if _, ok := s.Regret(b, ranked, known); ok {
 		t.Error("something is said of a request that moved")
 	}
+}
+
+// TestRegretPricesAsThePolicyDoes: where all was as predicted, the chosen one costs in hindsight what it cost at the decision, and the
+// others, made cheaper by a second, are a second better.
+func TestRegretPricesAsThePolicyDoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := DefaultConfig()
+		cfg.Alpha, cfg.Again = rapid.Float64Range(0, 1).Draw(t, "alpha"), rapid.Float64Range(0, 1).Draw(t, "again")
+		s, _ := newScorer(t, cfg)
+		for range rapid.IntRange(0, 5).Draw(t, "booked before") {
+			pick(s, ask(rapid.IntRange(1, 5000).Draw(t, "other prompt")), candidates(2))
+		}
+		both := candidates(2)
+		prompt := rapid.IntRange(1, 20_000).Draw(t, "prompt")
+		for i := range both {
+			both[i].CachedTokens = rapid.IntRange(0, prompt-1).Draw(t, "cached")
+		}
+		ranked, b := pick(s, ask(prompt), both)
+		ranked[1].Terms = ranked[0].Terms
+		ranked[1].Terms.Queue--
+		got, ok := s.Regret(b, ranked, Hindsight{CachedTokens: ranked[0].CachedTokens, CachedKnown: true})
+		if !ok || math.Abs(got-1) > 1e-6 {
+			t.Fatalf("regret %v, %v; want 1", got, ok)
+		}
+	})
 }

@@ -23,7 +23,7 @@ func (p *timePolicy) Score(x *Contest) {
 			resident = min(resident, c.KVCapacityTokens)
 		}
 		t.Queue = l.QueueSeconds
-		t.Prefill = k * p.speed.Prefill(d.PromptTokens-cached, cached) * (1 + p.again + p.alpha*float64(n))
+		t.Prefill = k * p.speed.Prefill(d.PromptTokens-cached, cached) * p.slowed(n)
 		t.Decode = k * p.speed.PerKVToken * float64(resident)
 		t.Evict = p.evict * k * p.marginal * float64(d.BlockTokens) * l.EvictionBlocks
 		t.Room = p.room*l.RoomSeconds + p.crowd*l.CrowdSeconds
@@ -32,3 +32,6 @@ func (p *timePolicy) Score(x *Contest) {
 		t.shown(c, l, Seconds)
 	}
 }
+
+// slowed is how much more a prefill counts than it takes, among n requests in flight.
+func (p *timePolicy) slowed(n int) float64 { return 1 + p.again + p.alpha*float64(n) }

@@ -105,7 +105,7 @@ func (q *quality) finished(rec *record, o *Outcome) {
 	if o.Status != 200 || o.Broken || o.Attempts != 1 || o.Served != rec.named[0].Addr {
 		return
 	}
-	known := scoring.Hindsight{CachedKnown: o.CachedKnown && o.PromptTokens > 0}
+	known := scoring.Hindsight{Policy: rec.policy, CachedKnown: o.CachedKnown && o.PromptTokens > 0}
 	if known.CachedKnown {
 		known.CachedTokens = rec.delivered(o)
 	}
