@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"attache/internal/hints"
+	"attache/internal/slot"
 	"attache/internal/worker"
 	"attache/scoring"
 )
@@ -26,6 +27,7 @@ type attempt struct {
 	session uint64        // that it belongs to; 0 none
 	limits  scoring.Limits
 	weights scoring.DynamoOverride
+	only    slot.Slot // that its session must go to; slot.None: it may go to others
 
 	began   time.Time // what phases count from
 	clocked bool      // every phase is timed
@@ -95,6 +97,7 @@ func (a *attempt) look(now time.Time) (err error) {
 
 // bind marks the candidate that the request's session is bound to, and leaves only that one where affinity is hard.
 func (a *attempt) bind(now time.Time) {
+	a.only, a.demand.Sticky = slot.None, false
 	to, kept, bound := a.pool.sessions.find(a.session, a.set, now)
 	if !bound {
 		return
@@ -104,7 +107,7 @@ func (a *attempt) bind(now time.Time) {
 		if c := &a.candidates[i]; c.Slot == to {
 			c.Bound = true
 			if a.router.cfg.Affinity.Mode == affinityHard {
-				a.candidates[0] = *c
+				a.candidates[0], a.only = *c, to
 				a.candidates = a.candidates[:1]
 			}
 			return
@@ -130,6 +133,6 @@ func (a *attempt) remember() {
 	case a.req.Hints.SessionFinal:
 		a.pool.sessions.drop(a.session)
 	default:
-		a.pool.sessions.bind(a.session, a.rec.slot, a.rec.named[0], a.started, ttl, kept)
+		a.pool.sessions.bind(a.session, a.rec.slot, a.rec.named[0], a.started.Add(a.waited), ttl, kept)
 	}
 }

@@ -51,6 +51,7 @@ type Done struct{ rec *record }
 func (d Done) Prefilled() {
 	if d.rec != nil {
 		d.rec.booking.Prefilled()
+		d.rec.pool.gate.poke()
 	}
 }
 
@@ -136,6 +137,7 @@ func (rec *record) stored(blocks int, all bool) {
 		rec.pool.gate.poke()
 	} else if blocks > 0 {
 		rec.booking.Progress(rec.promptTokens - blocks*rec.blockTokens)
+		rec.pool.gate.poke()
 	}
 }
 

@@ -83,12 +83,10 @@ func (r *Router) Report(id string, o Outcome) {
 	if o.Usage && o.Status == 200 {
 		rec.pool.keyer.Compare(rec.count, o.PromptTokens, rec.id())
 	}
-	if o.Failed() {
-		rec.pool.sessions.drop(rec.session)
+	if o.Failed() || served != nil && served.Addr != rec.named[0].Addr {
+		rec.pool.sessions.unbind(rec.session, rec.slot) // where to go on, the next request finds out
 	}
-	if o.CompletedTokens > 0 {
-		rec.pool.gate.served(rec.flow, o.CompletedTokens)
-	}
+	rec.pool.gate.answered(rec.flow, o.CompletedTokens)
 	name := rec.named[0].Name
 	if served != nil {
 		name = served.Name

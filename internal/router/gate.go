@@ -3,12 +3,16 @@ package router
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zeebo/xxh3"
 
 	"attache/internal/field"
+	"attache/internal/slot"
+	"attache/internal/worker"
 	"attache/scoring"
 	"attache/scoring/queue"
 )
@@ -25,8 +29,8 @@ type SaturationConfig struct {
 	// included. 0: no limit. Above 1 engines run out of memory and preempt requests; 0.9 leaves some for answers that are
 	// longer than expected.
 	KVShare float64 `yaml:"kv_share"`
-	// TTFT is the predicted time to first token from which on a worker that has work is saturated. 0: no limit; a request's own
-	// objective (x-llm-d-slo-ttft-ms) counts anyway, while there is a queue.
+	// TTFT is the predicted time to first token from which on a worker that has work is saturated. 0: no limit. A request's own
+	// objective (x-llm-d-slo-ttft-ms) counts in its place if it is shorter, while there is a queue.
 	TTFT time.Duration `yaml:"ttft"`
 }
 
@@ -45,10 +49,14 @@ type gate struct {
 	router *Router
 	pool   *pool
 	start  time.Time
+	fair   bool          // some class is fair among flows
 	wake   chan struct{} // room may have come; capacity 1
+	length atomic.Int64  // requests that wait, as of when mu was free last
 
-	mu    sync.Mutex // guards queue
-	queue *queue.Queue[*waiting]
+	mu     sync.Mutex // guards what follows; unlock frees it
+	queue  *queue.Queue[*waiting]
+	placed []*waiting // of one dispatch
+	closed bool       // nobody lets requests through any more
 }
 
 // waiting is a request at the gate. While it waits, whoever holds the gate's lock may use it.
@@ -63,7 +71,18 @@ type waiting struct {
 }
 
 func newGate(r *Router, p *pool, cfg queue.Config) *gate {
-	return &gate{router: r, pool: p, start: r.now(), wake: make(chan struct{}, 1), queue: queue.New[*waiting](cfg)}
+	return &gate{
+		router: r, pool: p, start: r.now(), fair: slices.ContainsFunc(cfg.Classes, func(c queue.ClassConfig) bool { return c.Fair }),
+		wake: make(chan struct{}, 1), queue: queue.New[*waiting](cfg),
+	}
+}
+
+// now is the time as the queue counts it.
+func (g *gate) now() time.Duration { return g.router.now().Sub(g.start) }
+
+func (g *gate) unlock() {
+	g.length.Store(int64(g.queue.Len()))
+	g.mu.Unlock()
 }
 
 // limit puts the limits that hold for the request into its demand, if there are any.
@@ -72,8 +91,8 @@ func (a *attempt) limit() {
 	a.limits = scoring.Limits{
 		InFlight: cfg.MaxInFlight, PrefillTokens: cfg.Saturation.PrefillTokens, KVShare: cfg.Saturation.KVShare, TTFT: cfg.Saturation.TTFT,
 	}
-	if slo := a.req.Hints.TTFT; slo > 0 && cfg.Queue.Enabled() {
-		a.limits.TTFT = slo
+	if own := a.req.Hints.TTFT; own > 0 && cfg.Queue.Enabled() && (a.limits.TTFT == 0 || own < a.limits.TTFT) {
+		a.limits.TTFT = own
 	}
 	if a.limits != (scoring.Limits{}) {
 		a.demand.Limits = &a.limits
@@ -90,18 +109,14 @@ func (g *gate) pass(ctx context.Context, a *attempt) error {
 	if w == nil || err != nil {
 		return err
 	}
-	if a.req.Waiting != nil {
-		a.req.Waiting(g.router.cfg.Queue.Limits.MaxWait)
-	}
 	select {
-	case <-w.done:
-	case <-ctx.Done():
-		if g.quit(w) {
-			return ctx.Err()
+	case <-w.done: // there was room for it, though not for others
+	default:
+		if err := g.wait(ctx, w); err != nil {
+			return err
 		}
-		<-w.done // it was its turn just now
+		a.waited = g.now() - w.entry.Arrival
 	}
-	a.waited = g.router.now().Sub(a.started)
 	a.ranked, a.set = w.ranked, w.set
 	switch {
 	case w.err != nil:
@@ -112,42 +127,72 @@ func (g *gate) pass(ctx context.Context, a *attempt) error {
 	return nil
 }
 
-// enter books the request at once if there is room and nobody is before it; else w waits from then on.
+// enter books the request at once if there is room and it is before all that wait; else w waits from then on.
 func (g *gate) enter(a *attempt) (w *waiting, err error) {
 	r := g.router
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	entry := g.entryOf(a)
-	if g.queue.Backlog(entry.Class, entry.Lane) == 0 && a.pick() {
+	defer g.unlock()
+	idle := g.queue.Len() == 0
+	if idle && a.pick() {
+		g.attained(a)
 		return nil, nil
 	}
-	if !r.cfg.Queue.Enabled() {
-		return nil, &ShedError{Pool: g.pool.name, Reason: queue.RejectedSaturated, RetryAfter: r.cfg.RetryAfter, Limit: r.cfg.MaxInFlight}
+	switch {
+	case !r.cfg.Queue.Enabled():
+		no := &ShedError{Pool: g.pool.name, Reason: queue.RejectedSaturated, RetryAfter: r.cfg.RetryAfter}
+		if most := r.cfg.MaxInFlight; *a.demand.Limits == (scoring.Limits{InFlight: most}) {
+			no.Limit = most
+		}
+		return nil, no
+	case g.closed:
+		return nil, &ShedError{Pool: g.pool.name, Reason: queue.RejectedShuttingDown, RetryAfter: r.cfg.RetryAfter}
 	}
+	entry := g.entryOf(a)
+	first := g.queue.Backlog(entry.Class, entry.Lane) == 0
 	w = &waiting{attempt: *a, looked: a.started, done: make(chan struct{})}
 	var evicted []queue.Drop[*waiting]
 	var no *queue.Rejection
-	w.entry, evicted, no = g.queue.Push(r.now().Sub(g.start), entry, w)
+	w.entry, evicted, no = g.queue.Push(g.now(), entry, w)
 	for _, d := range evicted {
 		d.Entry.Value.drop(d.Reason)
 	}
 	if no != nil {
-		return nil, &ShedError{Pool: g.pool.name, Reason: no.Reason, RetryAfter: no.RetryAfter, Detail: no.String()}
+		return nil, &ShedError{Pool: g.pool.name, Reason: no.Reason, RetryAfter: no.RetryAfter, Detail: no.Met()}
 	}
-	g.poke()
+	if first && !idle {
+		g.dispatch() // those that wait are in other lanes or classes: whose turn it is, the queue says
+	}
 	return w, nil
+}
+
+// wait waits for the request's turn. The error is the context's: its client left before.
+func (g *gate) wait(ctx context.Context, w *waiting) error {
+	g.poke()
+	if tell := w.req.Waiting; tell != nil {
+		until, _ := w.entry.Expires()
+		tell(max(0, until-w.entry.Arrival))
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		if g.quit(w) {
+			return ctx.Err()
+		}
+		<-w.done // it was its turn just now
+	}
+	return nil
 }
 
 // entryOf is what the queue is to know of a request.
 func (g *gate) entryOf(a *attempt) queue.Request {
-	h := &a.req.Hints
-	best := 0
+	h, best := &a.req.Hints, 0
+	lowerFirst := a.eligible[0].Runs() == worker.VLLM
 	for i := range a.candidates {
 		best = max(best, a.candidates[i].CachedTokens)
 	}
 	uncached := max(a.chain.Tokens-best, 1)
 	e := queue.Request{
-		Class: g.queue.ClassOf(cmp.Or(h.PolicyClass, h.Objective), uncached), Lane: a.lane(), Tier: h.StrictPriority, Priority: h.Urgency(false), Flow: a.flow(),
+		Class: g.queue.ClassOf(cmp.Or(h.PolicyClass, h.Objective), uncached), Lane: a.lane(), Tier: h.StrictPriority, Priority: h.Urgency(lowerFirst), Flow: a.flow(),
 		PromptTokens: a.chain.Tokens, UncachedTokens: uncached, BodyBytes: int64(len(a.req.Body)), SLO: h.TTFT,
 	}
 	if h.Deadline > 0 {
@@ -156,14 +201,18 @@ func (g *gate) entryOf(a *attempt) queue.Request {
 	return e
 }
 
-// flow is whose share of a fair queue the request takes.
-func (a *attempt) flow() string { return cmp.Or(a.req.Hints.Flow, a.req.Hints.Program, a.req.Tenant) }
+// flow is whose share of a fair queue the request takes: what is said on whose account it runs, if that is believed, then who asks.
+// A program counts only where nobody knows who asks: else a client could take one more share with every name that it thinks of.
+func (a *attempt) flow() string {
+	h := &a.req.Hints
+	return cmp.Or(h.Flow, h.Tenant, a.req.Tenant, h.Program)
+}
 
-// lane is what requests that compete for the same workers have in common: those that are bound to one, or to a subset, do not
-// hold up the others.
+// lane is what requests that compete for the same workers have in common: those that must go to one, or to some of a subset, do
+// not hold up the others.
 func (a *attempt) lane() uint64 {
 	s, h := &a.req.Subset, &a.req.Hints
-	if !s.Stated && h.Worker == "" && !h.Ranked && h.Required[0] == "" {
+	if !s.Stated && h.Worker == "" && !h.Ranked && h.Required[0] == "" && a.only == slot.None {
 		return 0
 	}
 	var hash xxh3.Hasher
@@ -173,76 +222,102 @@ func (a *attempt) lane() uint64 {
 	for _, e := range s.Hosts {
 		_, _ = hash.WriteString(e.String())
 	}
-	_, _ = hash.WriteString(h.Worker)
+	_, _ = hash.WriteString("\x00" + h.Worker)
 	for _, t := range h.Required {
-		_, _ = hash.WriteString(t)
+		_, _ = hash.WriteString("\x00" + t)
 	}
-	_, _ = hash.Write([]byte{byte(h.Rank), byte(h.Rank >> 8)})
+	rank := -1
+	if h.Ranked {
+		rank = h.Rank
+	}
+	_, _ = hash.Write([]byte{byte(rank), byte(rank >> 8), byte(a.only), byte(a.only >> 8), byte(a.only >> 16)})
 	return max(hash.Sum64(), 1)
 }
 
 // quit takes a request out whose client has left; false: it was its turn already.
 func (g *gate) quit(w *waiting) bool {
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	defer g.unlock()
 	return g.queue.Remove(w.entry)
 }
 
 // poke says that there may be room.
 func (g *gate) poke() {
+	if g.length.Load() == 0 {
+		return
+	}
 	select {
 	case g.wake <- struct{}{}:
 	default:
 	}
 }
 
-// beat is how often the gate looks by itself: the clock of predicted work makes room without telling.
+// beat is how often the gate looks by itself while requests wait: the clock of predicted work makes room without telling.
 const beat = 5 * time.Millisecond
 
-// run lets waiting requests through until ctx ends; then it drops them.
+// run lets waiting requests through until ctx ends; then it drops them, and none may wait any more.
 func (g *gate) run(ctx context.Context) {
-	tick := time.NewTicker(beat)
-	defer tick.Stop()
+	next := time.NewTimer(beat)
+	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			for _, d := range g.queue.Drain(queue.RejectedShuttingDown) {
-				d.Entry.Value.drop(d.Reason)
-			}
+			g.close()
 			return
 		case <-g.wake:
-		case <-tick.C:
+		case <-next.C:
 		}
-		g.dispatch()
+		if g.look() > 0 {
+			next.Reset(beat)
+		} else {
+			next.Stop()
+		}
 	}
 }
 
-// dispatch drops what has waited too long, and places what there is room for.
-func (g *gate) dispatch() {
+func (g *gate) close() {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.queue.Len() == 0 {
-		return
+	defer g.unlock()
+	g.closed = true
+	for _, d := range g.queue.Drain(queue.RejectedShuttingDown) {
+		d.Entry.Value.drop(d.Reason)
 	}
-	now := g.router.now().Sub(g.start)
+}
+
+// look dispatches, and returns how many still wait.
+func (g *gate) look() int {
+	g.mu.Lock()
+	defer g.unlock()
+	if g.queue.Len() > 0 {
+		g.dispatch()
+	}
+	return g.queue.Len()
+}
+
+// dispatch drops what has waited too long, and places what there is room for. The lock must be held.
+func (g *gate) dispatch() {
+	now := g.now()
 	for _, d := range g.queue.Expire(now, nil) {
 		d.Entry.Value.drop(d.Reason)
 	}
 	g.queue.Dispatch(now, func(e *queue.Entry[*waiting]) queue.Placement {
 		w := e.Value
-		if err := w.refresh(); err != nil {
-			w.err = err
+		if w.err = w.refresh(); w.err != nil {
 			close(w.done)
 			return queue.Dropped
 		}
 		if !w.pick() {
 			return queue.Blocked
 		}
-		close(w.done)
+		g.placed = append(g.placed, w)
 		return queue.Placed
 	})
+	for i, w := range g.placed {
+		g.attained(&w.attempt)
+		close(w.done)
+		g.placed[i] = nil
+	}
+	g.placed = g.placed[:0]
 }
 
 // drop tells a request that it will not be served.
@@ -266,24 +341,32 @@ func (w *waiting) refresh() error {
 }
 
 // depth is how many requests wait.
-func (g *gate) depth() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.queue.Len()
+func (g *gate) depth() int { return int(g.length.Load()) }
+
+// attained tells the queue what a flow was given: the prompt of a request that is dispatched. The lock must be held.
+func (g *gate) attained(a *attempt) {
+	if g.fair {
+		g.queue.Served(g.now(), a.flow(), a.chain.Tokens, 0)
+	}
 }
 
-// served tells the queue what a flow got, once its answer is known.
-func (g *gate) served(flow string, output int) {
+// answered tells the queue what else a flow was given, once its answer is known.
+func (g *gate) answered(flow string, output int) {
+	if !g.fair || output == 0 {
+		return
+	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.queue.Served(g.router.now().Sub(g.start), flow, 0, output)
+	defer g.unlock()
+	g.queue.Served(g.now(), flow, 0, output)
 }
 
 // runGates lets waiting requests of all pools through until ctx ends.
 func (r *Router) runGates(ctx context.Context) (wait func()) {
 	var running sync.WaitGroup
 	for _, p := range r.pools {
-		running.Go(func() { p.gate.run(ctx) })
+		if r.cfg.Queue.Enabled() {
+			running.Go(func() { p.gate.run(ctx) })
+		}
 	}
 	return running.Wait
 }

@@ -40,8 +40,8 @@ type Request struct {
 	Scan   *openai.Request // of Body; nil when the body is absent or not understood: then only load counts
 	Subset Subset
 	Tenant string // who asks, as authentication in front of us says; "" unknown
-	// Waiting is told, when the request has to wait for a worker, for how long that may be at most; it must not block. nil:
-	// nobody is told.
+	// Waiting is told, once, when the request has to wait for a worker, for how long that may be at most; 0: without bound. It is
+	// called by the goroutine that called Route. nil: nobody is told.
 	Waiting func(most time.Duration)
 	Hints   hints.Hints // what else the client said, as far as it is believed
 	Timing  Timing

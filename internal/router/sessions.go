@@ -110,10 +110,20 @@ func (s *sessions) find(key uint64, set *worker.Set, now time.Time) (at slot.Slo
 		s.remove(e)
 		return slot.None, false, false
 	}
+	s.order.MoveToFront(e)
 	return b.slot, b.kept, true
 }
 
-// drop forgets a session: it is over, or its worker failed.
+// unbind forgets a session that is bound to this rank still.
+func (s *sessions) unbind(key uint64, from slot.Slot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.byKey[key]; e != nil && e.Value.(*session).slot == from { //nolint:forcetypeassert // nothing else is in the list
+		s.remove(e)
+	}
+}
+
+// drop forgets a session: it is over.
 func (s *sessions) drop(key uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

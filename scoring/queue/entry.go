@@ -54,6 +54,9 @@ type Entry[T any] struct {
 // Waiting reports whether the entry is in the queue still.
 func (e *Entry[T]) Waiting() bool { return e.line != nil }
 
+// Expires is when the entry will have waited as long as it may; false: never.
+func (e *Entry[T]) Expires() (at time.Duration, ok bool) { return e.expires, e.expires > 0 }
+
 // before is the order inside a line: the higher tier, then the policy's rank, then arrival, then the order of pushes.
 func (e *Entry[T]) before(other *Entry[T]) bool {
 	switch {

@@ -72,12 +72,15 @@ type Rejection struct {
 }
 
 // String reads as `class "batch": requests: 500 waiting, at most 500; try again in 12s`.
-func (r *Rejection) String() string {
+func (r *Rejection) String() string { return fmt.Sprintf("%s; try again in %v", r.Met(), r.RetryAfter) }
+
+// Met is the limit that was met, as in `class "batch": requests: 500 waiting, at most 500`.
+func (r *Rejection) Met() string {
 	whose := fmt.Sprintf("class %q", r.Class)
 	if r.Total {
 		whose = "all classes"
 	}
-	return fmt.Sprintf("%s: %s: %d waiting, at most %d; try again in %v", whose, r.Limit, r.Current, r.Max, r.RetryAfter)
+	return fmt.Sprintf("%s: %s: %d waiting, at most %d", whose, r.Limit, r.Current, r.Max)
 }
 
 // refuse returns a rejection when a request on top of the usage is above a limit.
