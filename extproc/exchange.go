@@ -175,6 +175,22 @@ func (x *exchange) decideGathered(endOfStream bool) error {
 	return x.decide(phaseRequestHeaders, whole.ReadOnlyData(), &endOfStream)
 }
 
+// waiting tells the gateway that the decision may take so long: 0 is as long as can be. Bodies in full duplex have no time limit. It
+// is called while the decision is pending, by the goroutine that waits for it, so that nothing else is being sent.
+func (x *exchange) waiting(most time.Duration) {
+	usual, longest := x.server.gateway.MessageTimeout, x.server.gateway.MaxMessageTimeout
+	if x.protocol.request == modeFullDuplex || longest <= usual {
+		return
+	}
+	until := longest
+	if most > 0 {
+		until = min(most+usual, longest) // the usual time is for the reply, once the wait is over
+	}
+	if err := x.send(moreTime(until)); err == nil { // else the stream is over, and with it the wait
+		x.server.metrics.held.Inc()
+	}
+}
+
 // decide chooses the worker and sends the reply in which the decision travels. giveBack is set in modes where the body
 // was held back: then every byte of it follows the reply, with an end of stream or without.
 func (x *exchange) decide(in phase, body []byte, giveBack *bool) error {

@@ -18,6 +18,7 @@ import (
 
 	"attache/internal/openai"
 	"attache/internal/router"
+	"attache/scoring/queue"
 )
 
 // fakeRouter names two workers and remembers what it was asked.
@@ -28,11 +29,16 @@ type fakeRouter struct {
 	strict bool
 	pool   string
 	err    error
+	waits  bool // requests wait, for so long at most
+	most   time.Duration
 }
 
 func (f *fakeRouter) Route(_ context.Context, req *router.Request) (*router.Decision, error) {
 	f.asked = append(f.asked, *req)
 	f.bodies = append(f.bodies, string(req.Body))
+	if f.waits {
+		req.Waiting(f.most)
+	}
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -184,6 +190,9 @@ func describe(r *extprocv3.ProcessingResponse) string {
 		for _, h := range v.ImmediateResponse.GetHeaders().GetSetHeaders() {
 			words = append(words, h.GetHeader().GetKey()+"="+string(h.GetHeader().GetRawValue()))
 		}
+	}
+	if d := r.GetOverrideMessageTimeout(); d != nil {
+		words = append(words, fmt.Sprintf("wait(%v)", d.AsDuration()))
 	}
 	if lb := r.GetDynamicMetadata().GetFields()["envoy.lb"]; lb != nil {
 		words = append(words, "steer="+lb.GetStructValue().GetFields()["x-gateway-destination-endpoint"].GetStringValue())
@@ -373,6 +382,46 @@ func TestModelIsRewrittenInPlace(t *testing.T) {
 	}
 }
 
+// TestTheGatewayIsAskedForTime: once, before the decision, in every phase and mode that has a time limit.
+func TestTheGatewayIsAskedForTime(t *testing.T) {
+	const (
+		buffered = filter.ProcessingMode_BUFFERED
+		duplex   = filter.ProcessingMode_FULL_DUPLEX_STREAMED
+		none     = filter.ProcessingMode_NONE
+	)
+	usual := Gateway{MessageTimeout: 2 * time.Second, MaxMessageTimeout: time.Minute}
+	for _, c := range []struct {
+		name    string
+		mode    filter.ProcessingMode_BodySendMode
+		gateway Gateway
+		most    time.Duration
+		script  string
+		want    string
+	}{
+		{"with the body", buffered, usual, 30*time.Second + 5, "headers; body 200 end", "headers; wait(32.000000005s); body " + decision},
+		{"with the headers, when there is no body", buffered, usual, 30 * time.Second, "headers GET /health end", "wait(32s); headers " + decision},
+		{"not with the headers, when a body comes", buffered, usual, 30 * time.Second, "headers", "headers"},
+		{"where no body comes", none, usual, 30 * time.Second, "headers", "wait(32s); headers " + decision},
+		{"no longer than it takes", buffered, usual, 2 * time.Minute, "headers; body 200 end", "headers; wait(1m0s); body " + decision},
+		{"a wait without end", buffered, usual, 0, "headers; body 200 end", "headers; wait(1m0s); body " + decision},
+		{"not one that gives none", buffered, Gateway{}, time.Second, "headers; body 200 end", "headers; body " + decision},
+		{"not in full duplex", duplex, usual, 30 * time.Second, "headers; body 200 end", "headers " + decision + "; body echo(200) end"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := testServer(t, &fakeRouter{waits: true, most: c.most}, nil)
+			s.gateway = c.gateway
+			talk := converse(t, s, c.mode)
+			for line := range strings.SplitSeq(c.script, "; ") {
+				talk.say(line)
+			}
+			if got := strings.Join(talk.replies, "; "); got != c.want {
+				t.Errorf("%s\nwant %s", got, c.want)
+			}
+			talk.x.close()
+		})
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -382,9 +431,21 @@ func TestRefusals(t *testing.T) {
 		{&router.NoWorkerError{Pool: "default", Why: "2 unhealthy"},
 			"answer(503 attache_no_worker) content-type=application/json x-llm-d-request-dropped-reason=rejected-no-endpoints",
 			`no worker of pool \"default\" can take the request: 2 unhealthy`},
-		{&router.ShedError{Pool: "default", Limit: 8, RetryAfter: 1500 * time.Millisecond},
+		{&router.ShedError{Pool: "default", Limit: 8, Reason: queue.RejectedSaturated, RetryAfter: 1500 * time.Millisecond},
 			"answer(429 attache_shed) content-type=application/json retry-after=2 x-llm-d-request-dropped-reason=rejected-saturated",
 			`every worker of pool \"default\" already has 8 requests in flight, its limit; try again in 2 s`},
+		{&router.ShedError{Pool: "default", Reason: queue.RejectedTTLExpired, RetryAfter: time.Second},
+			"answer(429 attache_shed) content-type=application/json retry-after=1 x-llm-d-request-dropped-reason=rejected-ttl-expired",
+			`no worker of pool \"default\" had room for the request as long as it was allowed to wait; try again in 1 s`},
+		{&router.ShedError{Pool: "default", Reason: queue.EvictedPriority, RetryAfter: time.Second},
+			"answer(429 attache_shed) content-type=application/json retry-after=1 x-llm-d-request-dropped-reason=evicted-priority",
+			`a more urgent request took the place of this one in the queue of pool \"default\"; try again in 1 s`},
+		{&router.ShedError{Pool: "default", Reason: queue.RejectedSaturated, Detail: `class "batch": requests: 5 waiting, at most 5`, RetryAfter: 12 * time.Second},
+			"answer(429 attache_shed) content-type=application/json retry-after=12 x-llm-d-request-dropped-reason=rejected-saturated",
+			`is saturated, and its queue is full: class \"batch\": requests: 5 waiting, at most 5; try again in 12 s`},
+		{&router.ShedError{Pool: "default", Reason: queue.RejectedShuttingDown, RetryAfter: time.Second},
+			"answer(503 attache_shed) content-type=application/json retry-after=1 x-llm-d-request-dropped-reason=rejected-shutting-down",
+			"the gateway is shutting down; try again in 1 s"},
 		{&router.UnknownModelError{Model: "gpt-9", Known: []string{"llama", "qwen-*"}},
 			"answer(404 attache_unknown_model) content-type=application/json",
 			`the model \"gpt-9\" does not exist; served here: llama, qwen-*`},

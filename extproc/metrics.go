@@ -14,6 +14,7 @@ type metrics struct {
 	answers  *prometheus.CounterVec // requests answered by us, by status
 	skipped  *prometheus.CounterVec // inference requests routed by load only, by reason
 	hints    *prometheus.CounterVec // hints that were not taken, by kind and reason
+	held     prometheus.Counter
 	panics   prometheus.Counter
 	protocol prometheus.Counter // messages that are no ProcessingRequest
 }
@@ -28,6 +29,8 @@ func newMetrics(reg prometheus.Registerer, open func() float64) *metrics {
 			Help: "Inference requests routed by load only, because the body was malformed or not to be had."}, []string{"reason"}),
 		hints: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "attache_extproc_hints_ignored_total",
 			Help: "Hints of clients that were not taken: not believed (untrusted), or not understood."}, []string{"hint", "reason"}),
+		held: prometheus.NewCounter(prometheus.CounterOpts{Name: "attache_extproc_held_total",
+			Help: "Requests for which the gateway was asked to wait longer than its message timeout; those in full duplex need not ask."}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "attache_extproc_panics_total",
 			Help: "Streams ended by a panic of their handler; each is a bug."}),
 		protocol: prometheus.NewCounter(prometheus.CounterOpts{Name: "attache_extproc_undecodable_total",
@@ -42,7 +45,7 @@ func newMetrics(reg prometheus.Registerer, open func() float64) *metrics {
 	for _, status := range []int{400, 404, 413, 429, 503} {
 		m.answers.WithLabelValues(strconv.Itoa(status))
 	}
-	reg.MustRegister(m.streams, m.answers, m.skipped, m.hints, m.panics, m.protocol,
+	reg.MustRegister(m.streams, m.answers, m.skipped, m.hints, m.held, m.panics, m.protocol,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "attache_extproc_open_streams",
 			Help: "ext_proc streams open now: requests under way."}, open))
 	return m

@@ -131,9 +131,13 @@ func refusalOf(err error) *refusal {
 		return refuse(503, "service_unavailable", "no_worker", "", nobody.Error(), "attache_no_worker",
 			dropped("rejected-no-endpoints"))
 	case errors.As(err, &shed):
+		status, kind := 429, "rate_limit_exceeded"
+		if shed.Stopping() {
+			status, kind = 503, "service_unavailable"
+		}
 		after := strconv.Itoa(int(math.Ceil(shed.RetryAfter.Seconds())))
-		return refuse(429, "rate_limit_exceeded", "overloaded", "", shed.Error()+"; try again in "+after+" s",
-			"attache_shed", header{"retry-after", after}, dropped("rejected-saturated"))
+		return refuse(status, kind, "overloaded", "", shed.Error()+"; try again in "+after+" s",
+			"attache_shed", header{"retry-after", after}, dropped(string(shed.Reason)))
 	case errors.As(err, &unknown):
 		return refuse(404, "invalid_request_error", "model_not_found", "model", unknown.Error(), "attache_unknown_model")
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -1,6 +1,8 @@
 package extproc
 
 import (
+	"time"
+
 	"google.golang.org/grpc/mem"
 
 	"attache/envoy"
@@ -162,6 +164,18 @@ func echo(p phase, piece mem.Buffer, endOfStream bool) reply {
 func answerTrailers(p phase) reply {
 	e := newEncoder(8, 0)
 	e.nest(uint64(p)-1, 0)
+	return reply{head: e.bytes()}
+}
+
+// moreTime asks the gateway to wait longer for the reply to the phase it is in. Envoy takes one such message per phase, of at least
+// 1 ms and at most its max_message_timeout, and nothing else of it (ProcessingResponse.override_message_timeout).
+func moreTime(d time.Duration) reply {
+	e := newEncoder(16, 0)
+	if nanos := d % time.Second; nanos > 0 {
+		e.number(2, uint64(nanos))
+	}
+	e.number(1, uint64(d/time.Second))
+	e.nest(10, 0)
 	return reply{head: e.bytes()}
 }
 

@@ -3,6 +3,7 @@ package extproc
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
@@ -87,6 +89,9 @@ func TestRepliesAreWhatGeneratedCodeReads(t *testing.T) {
 			Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: streamed(long, false)}}},
 		{"echo of the end", echo(phaseResponseBody, nil, true), &extprocv3.ProcessingResponse{
 			Response: &extprocv3.ProcessingResponse_ResponseBody{ResponseBody: streamed(nil, true)}}},
+		{"more time", moreTime(90*time.Second + 5), &extprocv3.ProcessingResponse{OverrideMessageTimeout: durationpb.New(90*time.Second + 5)}},
+		{"whole seconds", moreTime(time.Minute), &extprocv3.ProcessingResponse{OverrideMessageTimeout: durationpb.New(time.Minute)}},
+		{"less than a second", moreTime(time.Millisecond), &extprocv3.ProcessingResponse{OverrideMessageTimeout: durationpb.New(time.Millisecond)}},
 		{"an answer of our own", immediate(429, []header{{"retry-after", "1"}}, []byte(`{"error":{}}`), "attache_shed"),
 			&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extprocv3.ImmediateResponse{
 				Status: &typev3.HttpStatus{Code: 429}, Body: []byte(`{"error":{}}`), Details: "attache_shed",

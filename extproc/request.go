@@ -92,7 +92,7 @@ func (s *Server) judge(x *exchange, body []byte) verdict {
 	}
 	req := router.Request{
 		ID: x.request.id, Path: x.request.path, Kind: kind, Tenant: x.request.client, Subset: x.subset.Subset,
-		Hints: x.request.hints, Timing: router.Timing{Received: x.began, Complete: x.complete, Parent: x.request.parent},
+		Hints: x.request.hints, Waiting: x.waiting, Timing: router.Timing{Received: x.began, Complete: x.complete, Parent: x.request.parent},
 	}
 	if kind.Inference() && len(body) > 0 && !x.request.encoded {
 		scan := s.scans.get()

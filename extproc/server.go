@@ -49,6 +49,7 @@ type Server struct {
 	assumed     bodyMode
 	router      Router
 	defaultPool string
+	gateway     Gateway
 	log         *slog.Logger
 	metrics     *metrics
 	grpc        *grpc.Server
@@ -67,6 +68,7 @@ type Params struct {
 	Config      Config
 	Router      Router
 	DefaultPool string // the pool that Envoy's default route leads to; the others need a header
+	Gateway     Gateway
 	Log         *slog.Logger
 	Metrics     prometheus.Registerer
 	// Now times the steps of every request, for those who show them; nil: nobody does.
@@ -75,10 +77,14 @@ type Params struct {
 	Register []func(grpc.ServiceRegistrar)
 }
 
+// Gateway is how patient the gateway is, as its ext_proc filter is configured. Requests that wait for a worker ask it for more
+// time than MessageTimeout, and for at most MaxMessageTimeout.
+type Gateway struct{ MessageTimeout, MaxMessageTimeout time.Duration }
+
 // New opens the listener; Run serves it. The configuration must have been validated.
 func New(p Params) (*Server, error) {
 	s := &Server{
-		cfg: p.Config, trust: p.Config.Hints.Trusted(), router: p.Router, defaultPool: p.DefaultPool, log: p.Log,
+		cfg: p.Config, trust: p.Config.Hints.Trusted(), router: p.Router, defaultPool: p.DefaultPool, gateway: p.Gateway, log: p.Log,
 		health: health.NewServer(), buffers: &bufferPool{}, assumed: modeBuffered, now: p.Now,
 	}
 	s.metrics = newMetrics(p.Metrics, func() float64 { return float64(s.open.Load()) })

@@ -27,7 +27,9 @@ var extprocModule = fx.Module("extproc",
 		}
 		logs := accesslog.New(r, log.With("component", "accesslog"), reg)
 		return extproc.New(extproc.Params{
-			Config: cfg.ExtProc, Router: r, DefaultPool: cfg.Pools[0].Name, Log: log.With("component", "extproc"), Metrics: reg, Now: now,
+			Config: cfg.ExtProc, Router: r, DefaultPool: cfg.Pools[0].Name,
+			Gateway: extproc.Gateway{MessageTimeout: cfg.XDS.Gateway.MessageTimeout, MaxMessageTimeout: cfg.XDS.Gateway.MaxMessageTimeout},
+			Log:     log.With("component", "extproc"), Metrics: reg, Now: now,
 			Register: []func(grpc.ServiceRegistrar){logs.Register},
 		})
 	}),

@@ -123,6 +123,7 @@ func (c *Config) Validate() error {
 	check.Under("extproc", c.ExtProc.Validate())
 	check.Under("tracing", c.Tracing.Validate())
 	check.Under("xds", c.XDS.Validate())
+	c.checkWait(&check)
 	check.Under("admin", c.Admin.Validate())
 	check.Check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", c.Log.Level,
 		`must be "debug", "info", "warn" or "error"`)
@@ -131,6 +132,16 @@ func (c *Config) Validate() error {
 		"must be 10 to 10000 percent")
 	check.Check(!strings.ContainsAny(c.Replica, ". \t\n"), "replica", c.Replica, "must have no dots and no spaces")
 	return check.Err()
+}
+
+// checkWait holds the wait in the queue against the patience of the gateway, which would send a request on without a decision.
+func (c *Config) checkWait(check *field.Checker) {
+	wait, gateway := c.Router.Queue.Limits.MaxWait, &c.XDS.Gateway
+	if c.Router.Queue.Enabled() {
+		check.Check(wait > 0 && wait+gateway.MessageTimeout <= gateway.MaxMessageTimeout, "router.queue.limits.max_wait", wait,
+			"must be above 0s, and with xds.gateway.message_timeout ("+gateway.MessageTimeout.String()+") added at most "+
+				"xds.gateway.max_message_timeout ("+gateway.MaxMessageTimeout.String()+"): Envoy waits no longer for a decision")
+	}
 }
 
 // PoolConfigs are the pools as the router takes them.

@@ -232,6 +232,12 @@ var mistakes = []mistake{
 		`test.yaml:4: router.queue.limits.body_bytes: "-1": must be a size such as 65536, 512KiB, 16MiB or 1GiB`},
 	{"a wait that is none", "router:\n  queue:\n    limits:\n      max_wait: 1us",
 		`test.yaml:4: router.queue.limits.max_wait: 1µs: must be 0 (no limit) or 1ms to 1h`},
+	{"a wait without end, though Envoy's patience has one", "router:\n  queue:\n    limits:\n      requests: 1\n      max_wait: 0s",
+		`test.yaml:5: router.queue.limits.max_wait: 0s: must be above 0s, and with xds.gateway.message_timeout (2s) added at most ` +
+			`xds.gateway.max_message_timeout (2m0s): Envoy waits no longer for a decision`},
+	{"a longer wait than Envoy's", "router:\n  queue:\n    limits:\n      requests: 1\n      max_wait: 119s",
+		`test.yaml:5: router.queue.limits.max_wait: 1m59s: must be above 0s, and with xds.gateway.message_timeout (2s) added at most ` +
+			`xds.gateway.max_message_timeout (2m0s): Envoy waits no longer for a decision`},
 	{"two classes of one name", "router:\n  queue:\n    classes:\n    - name: a\n    - name: a",
 		`test.yaml:5: router.queue.classes[1].name: "a": must be a name that no class before it has`},
 	{"an unknown order", "router:\n  queue:\n    classes:\n    - policy: sjf",

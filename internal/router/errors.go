@@ -21,7 +21,7 @@ func (e *NoWorkerError) Error() string {
 }
 
 // ShedError says that every worker is at its limit and the request was turned away, at once or after it had waited. It becomes
-// HTTP 429.
+// HTTP 429, or 503 if this process stops.
 type ShedError struct {
 	Pool string
 	// Limit is requests in flight per worker; 0: another limit.
@@ -34,13 +34,16 @@ type ShedError struct {
 	RetryAfter time.Duration
 }
 
+// Stopping reports whether the request was turned away because this process stops: another one may serve it at once.
+func (e *ShedError) Stopping() bool { return e.Reason == queue.RejectedShuttingDown }
+
 func (e *ShedError) Error() string {
 	switch {
 	case e.Reason == queue.RejectedTTLExpired:
 		return fmt.Sprintf("no worker of pool %q had room for the request as long as it was allowed to wait", e.Pool)
 	case e.Reason == queue.EvictedPriority:
 		return fmt.Sprintf("a more urgent request took the place of this one in the queue of pool %q", e.Pool)
-	case e.Reason == queue.RejectedShuttingDown:
+	case e.Stopping():
 		return "the gateway is shutting down"
 	case e.Detail != "":
 		return fmt.Sprintf("every worker of pool %q is saturated, and its queue is full: %s", e.Pool, e.Detail)

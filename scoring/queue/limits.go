@@ -20,7 +20,8 @@ type Limits struct {
 	// the largest body.
 	BodyBytes field.Bytes `yaml:"body_bytes"`
 	// MaxWait is how long a request may wait before it is dropped. 0: no limit of a class; for the whole queue, as long as
-	// the request's own deadline, if any. It must be shorter than the gateway waits for a decision.
+	// the request's own deadline, if any. The gateway must wait longer for a decision: with xds.gateway.message_timeout added,
+	// that of the whole queue must be at most xds.gateway.max_message_timeout, and may not be 0 while there is a queue.
 	MaxWait time.Duration `yaml:"max_wait"`
 }
 
