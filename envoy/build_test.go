@@ -197,14 +197,15 @@ func TestExtProcFilter(t *testing.T) {
 			t.Errorf("more differs:\n%v\n%v", open, told)
 		}
 	})
-	t.Run("full duplex changes the body's mode and, as Envoy demands with it, sends request trailers", func(t *testing.T) {
+	t.Run("full duplex changes the body's mode and sends trailers: request trailers as Envoy demands, response trailers to keep the stream", func(t *testing.T) {
 		duplex := filterOf(with(func(p *Params) { p.FullDuplex = true }))
 		mode := duplex.GetProcessingMode()
 		if mode.GetRequestBodyMode() != extproc.ProcessingMode_FULL_DUPLEX_STREAMED ||
-			mode.GetRequestTrailerMode() != extproc.ProcessingMode_SEND {
-			t.Errorf("body %s, trailers %s", mode.GetRequestBodyMode(), mode.GetRequestTrailerMode())
+			mode.GetRequestTrailerMode() != extproc.ProcessingMode_SEND || mode.GetResponseTrailerMode() != extproc.ProcessingMode_SEND {
+			t.Errorf("body %s, trailers %s, of the response %s", mode.GetRequestBodyMode(), mode.GetRequestTrailerMode(), mode.GetResponseTrailerMode())
 		}
 		mode.RequestBodyMode, mode.RequestTrailerMode = extproc.ProcessingMode_BUFFERED, extproc.ProcessingMode_SKIP
+		mode.ResponseTrailerMode = extproc.ProcessingMode_SKIP
 		if !proto.Equal(open, duplex) {
 			t.Errorf("more differs:\nbuffered %v\n  duplex %v", open, duplex)
 		}

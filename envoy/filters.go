@@ -72,6 +72,9 @@ func ExtProc(p Params) *hcm.HttpFilter {
 	}
 	if p.FullDuplex {
 		mode.RequestBodyMode, mode.RequestTrailerMode = extproc.ProcessingMode_FULL_DUPLEX_STREAMED, extproc.ProcessingMode_SEND
+		// Envoy ends a stream that is not BUFFERED once nothing more can come on it, since 1.37. Our stream's end is the request's
+		// end, so that something must be able to come until then; answers have no trailers as a rule.
+		mode.ResponseTrailerMode = extproc.ProcessingMode_SEND
 	}
 	if p.AnswerHeaders {
 		mode.ResponseHeaderMode = extproc.ProcessingMode_SEND
