@@ -61,3 +61,54 @@ func TestHardAffinity(t *testing.T) {
 		return err == nil && a.status == 200 && a.engine != home
 	})
 }
+
+// pinsCount skips the test where workers cannot be named: what is named must exist then.
+func (r *rig) pinsCount() {
+	r.t.Helper()
+	a, err := r.chat(r.t.Context(), chatRequest{prompt: "hello", header: map[string]string{workerHeader: "nobody"}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if a.status == 200 {
+		r.t.Skip("workers that requests name are not heeded")
+	}
+}
+
+const workerHeader = "x-dynamo-worker-instance-id"
+
+// TestWaitingForOneWorker: requests that name their worker wait for that one, and hold up nobody else.
+func TestWaitingForOneWorker(t *testing.T) {
+	r := start(t, queueing("BUFFERED", 2, longQueue))
+	r.pinsCount()
+	const home = "engine-0"
+	there := map[string]string{workerHeader: home}
+	release := r.hold(there)
+	r.eventually("the worker is saturated", func() bool { return r.inFlight(home) == 1 })
+	waits := r.queue(chatRequest{prompt: "waits", header: there})
+	for range 3 {
+		if a := r.must(chatRequest{prompt: "anywhere"}); a.engine == home {
+			t.Errorf("another request was answered by %s, which is saturated", home)
+		}
+	}
+	release()
+	if a := waits.served(r); a.engine != home {
+		t.Errorf("answered by %s, the request named %s", a.engine, home)
+	}
+}
+
+// TestTheRankThatIsAskedFor: a request that names a data-parallel rank is computed there.
+func TestTheRankThatIsAskedFor(t *testing.T) {
+	r := start(t, setup{mode: "ads", engines: 1, engineArgs: []string{"--ranks", "2"}, extproc: "  hints: {trust: [all]}\n"})
+	r.pinsCount()
+	r.eventually("the engine's ranks are known", func() bool {
+		a, err := r.chat(t.Context(), chatRequest{prompt: "hello", header: map[string]string{"x-dynamo-dp-rank": "1"}})
+		return err == nil && a.status == 200
+	})
+	for i := range 6 {
+		rank := fmt.Sprint(i % 2)
+		a := r.must(chatRequest{prompt: words(fmt.Sprint("turn ", i), 2_000), header: map[string]string{"x-dynamo-dp-rank": rank}})
+		if got := a.header.Get("x-sim-rank"); got != rank {
+			t.Errorf("turn %d was computed by rank %s, want %s", i, got, rank)
+		}
+	}
+}
