@@ -158,7 +158,9 @@ func TestTheQueuesOrder(t *testing.T) {
 		header map[string]string
 		body   string // members
 	}
-	strict := func(tier string) map[string]string { return map[string]string{"x-dynamo-request-strict-priority": tier} }
+	strict := func(tier string) map[string]string {
+		return map[string]string{"x-dynamo-request-strict-priority": tier}
+	}
 	slo := func(ms string) map[string]string {
 		return map[string]string{classHeader: "deadlines", "x-llm-d-slo-ttft-ms": ms}
 	}
