@@ -312,6 +312,12 @@ func TestOrder(t *testing.T) {
 			c.Queue.Classes = []queue.ClassConfig{class}
 		}, []arrival{{"a1", "x", tenant("a")}, {"a2", "x", tenant("a")}, {"a3", "x", tenant("a")}, {"b1", "x", tenant("b")}, {"b2", "x", tenant("b")}},
 			"a1 b1 a2 b2 a3"},
+		{"tenants by the tokens that they got", func(c *Config) {
+			class := queue.DefaultClass()
+			class.Fair = true
+			c.Queue.Classes = []queue.ClassConfig{class}
+		}, []arrival{{"a1", long("long", 4_000), tenant("a")}, {"a2", "x", tenant("a")}, {"b1", "x", tenant("b")}, {"b2", "x", tenant("b")}, {"b3", "x", tenant("b")}},
+			"a1 b1 b2 b3 a2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -382,7 +388,7 @@ func TestLanes(t *testing.T) {
 		if a.waits() || !pinned.waits() {
 			t.Fatal("the second request for one worker does not wait")
 		}
-		if other.waits() || first(other.decision) != addr(2).String() {
+		if other.waits() || other.told.Load() != -1 || first(other.decision) != addr(2).String() {
 			t.Fatal("a request that may go anywhere waits behind one that may not")
 		}
 		last := h.come("last", "x")
