@@ -26,17 +26,33 @@ type attempt struct {
 	session uint64        // that it belongs to; 0 none
 	limits  scoring.Limits
 	weights scoring.DynamoOverride
+	screen  screen
+	out     excluded // who may not serve
+	dry     bool     // it is only explained: nothing may remember it
 }
 
-// prepare finds the pool, the candidates and what they hold.
+// prepare finds the pool, the candidates and what they hold, and counts what was found.
 func (r *Router) prepare(ctx context.Context, req *Request, a *attempt) error {
+	err := r.examine(ctx, req, a)
+	if a.pool == nil {
+		r.metrics.turnedAway("", "unknown_model")
+		return err
+	}
+	a.pool.counters.exclude(&a.out)
+	if err != nil {
+		r.metrics.turnedAway(a.pool.name, reasonOf(err))
+	}
+	return err
+}
+
+// examine is prepare without the counting.
+func (r *Router) examine(ctx context.Context, req *Request, a *attempt) error {
 	model := ""
 	if req.Scan != nil {
 		model = cmp.Or(req.Hints.Model, req.Scan.ModelText(req.Body))
 	}
 	p, rewrite, ok := r.models.find(model)
 	if !ok {
-		r.metrics.turnedAway("", "unknown_model")
 		return &UnknownModelError{Model: model, Known: r.Models()}
 	}
 	if rewrite == "" && req.Hints.Model != "" {
@@ -45,19 +61,28 @@ func (r *Router) prepare(ctx context.Context, req *Request, a *attempt) error {
 	a.router, a.req, a.pool, a.names = r, req, p, modelNames{asked: model, sent: rewrite}
 	a.set, a.started = r.workers.Set(), r.now()
 	a.session = sessionKey(req.Tenant, req.Hints.Session)
-	var err error
-	if a.eligible, err = p.eligible(a.set, req, a.eligible[:0]); err != nil {
-		r.metrics.turnedAway(p.name, "no_worker")
+	a.screen = screen{subset: &req.Subset, hints: &req.Hints, model: cmp.Or(rewrite, model)}
+	if err := a.screened(); err != nil {
 		return err
 	}
-	r.chain(ctx, p, a.scratch, req, cmp.Or(rewrite, model))
+	r.chain(ctx, p, a.scratch, req, a.screen.model)
+	if !a.dry {
+		r.metrics.chain(p, &a.chain)
+	}
+	a.measure()
 	a.demand = scoring.Demand{
 		PromptTokens: a.chain.Tokens, BlockTokens: a.chain.BlockTokens, OutputTokens: req.Hints.OutputTokens, Chain: a.chain.Hashes,
 		Key: a.session, Policy: req.Hints.Policy,
 	}
 	a.limit()
 	a.weigh()
-	return a.look(a.started)
+	if a.screen.prompt > 0 {
+		if err := a.screened(); err != nil {
+			return err
+		}
+	}
+	a.survey(a.started)
+	return nil
 }
 
 // weigh puts the weights that the request asks for into its demand.
@@ -75,19 +100,28 @@ func (a *attempt) weigh() {
 }
 
 // look works out who may serve and what they hold, as of now.
-func (a *attempt) look(now time.Time) (err error) {
-	if a.eligible, err = a.pool.eligible(a.set, a.req, a.eligible[:0]); err != nil {
+func (a *attempt) look(now time.Time) error {
+	if err := a.screened(); err != nil {
 		return err
 	}
-	a.held.look(a.pool, &a.chain)
-	a.candidates = a.router.candidates(a.pool, a.scratch, now)
-	a.bind(now)
+	a.survey(now)
 	return nil
+}
+
+// survey works out what those who may serve hold.
+func (a *attempt) survey(now time.Time) {
+	a.held.look(a.pool, &a.chain)
+	a.compete(now)
+	a.bind(now)
 }
 
 // bind marks the candidate that the request's session is bound to, and leaves only that one where affinity is hard.
 func (a *attempt) bind(now time.Time) {
-	to, kept, bound := a.pool.sessions.find(a.session, a.set, now)
+	find := a.pool.sessions.find
+	if a.dry {
+		find = a.pool.sessions.peek
+	}
+	to, kept, bound := find(a.session, a.set, now)
 	if !bound {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"attache/indexer"
 	"attache/internal/block"
+	"attache/internal/hints"
 	"attache/internal/prompt"
 	"attache/internal/slot"
 	"attache/internal/worker"
@@ -86,7 +87,9 @@ type record struct {
 	available, captured            int              // cached tokens: best any candidate offered, the chosen one's
 	named                          []*worker.Worker // as in Destinations
 	ranked                         []scoring.Ranked // best first, at most scoring.Best
-	candidates                     int
+	candidates, excluded           int              // how many could serve, and how many could not
+	hints                          hints.Kinds      // that were said and believed
+	policy                         string           // that decided
 	// Room for named and ranked, so that a record is one piece of memory.
 	namedSpace  [4]*worker.Worker
 	rankedSpace [scoring.Best]scoring.Ranked
