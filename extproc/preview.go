@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"attache/internal/hints"
@@ -69,4 +70,10 @@ func (c *Config) Understand(p *Preview) (*router.Request, error) {
 		return nil, wrong.public()
 	}
 	return &router.Request{ID: h.id, Path: p.Path, Kind: kind, Tenant: h.client, Body: p.Body, Scan: scan, Hints: h.hints}, nil
+}
+
+// BadPolicy is the refusal of a policy that is not known, or whose weights cannot be read.
+func BadPolicy(policy string, known []string) *Refused {
+	return refuse(400, "invalid_request_error", "unknown_policy", "policy", fmt.Sprintf("policy: %q: must be one of %s, for dynamo perhaps with weights, "+
+		"as dynamo;overlap_score_credit=1;prefill_load_scale=16;router_temperature=0", policy, strings.Join(known, ", ")), "").public()
 }

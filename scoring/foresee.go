@@ -1,9 +1,12 @@
 package scoring
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Policies are the names of all policies, in the order of the documentation.
-func Policies() []string { return append([]string(nil), policies...) }
+func Policies() []string { return slices.Clone(policies) }
 
 // Deciding is the name of the policy that decides on a request which asks for one; "" asks for none.
 func (s *Scorer) Deciding(asked string) string { return s.policyOf(&Demand{Policy: asked}).Name() }
@@ -22,3 +25,6 @@ func (s *Scorer) Foresee(d *Demand, c *Candidate) time.Duration {
 	own := s.speed.Prefill(max(d.PromptTokens-c.CachedTokens, 0), c.CachedTokens)
 	return time.Duration(k * (left + own) * float64(time.Second))
 }
+
+// Known reports whether there is a policy of that name.
+func Known(policy string) bool { return slices.Contains(policies, policy) }

@@ -23,6 +23,7 @@ type Source interface {
 	// Live is nil unless the process can only be helped by a restart.
 	Live() error
 	Caches
+	Explainer
 	Drainer
 }
 
@@ -176,6 +177,19 @@ type Decision struct {
 	Candidates      []Candidate `json:"candidates"`
 	CandidatesTotal int         `json:"candidates_total"`
 	PredictedTTFTS  Figure      `json:"predicted_ttft_s"`
+	// Policy decided; Excluded is how many workers of the pool could not serve the request.
+	Policy   string `json:"policy"`
+	Excluded int    `json:"excluded"`
+	// Hints are the kinds of hints that were said and believed.
+	Hints []string `json:"hints"`
+	// WaitedS is how long the request waited for a worker with room.
+	WaitedS Figure `json:"waited_s"`
+	// AvailableTokens are the cached tokens of the candidate that held the most, CapturedTokens those that the chosen one held.
+	AvailableTokens int `json:"available_tokens"`
+	CapturedTokens  int `json:"captured_tokens"`
+	// Regret is how much more the chosen worker cost than the cheapest, in the unit of the terms: by chance, or for a session.
+	// Unknown where the policy compares no costs.
+	Regret Figure `json:"regret"`
 	// TTFTS is until the client's first byte, EngineTTFTS without the time before the worker had the request.
 	TTFTS       Figure `json:"ttft_s"`
 	EngineTTFTS Figure `json:"engine_ttft_s"`

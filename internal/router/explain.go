@@ -80,7 +80,7 @@ type Alternative struct {
 type OtherChoice struct {
 	Policy string
 	Contender
-	Same bool // as the one that decides
+	Same bool // as the one that decides, or level with it
 }
 
 // Waiting says what the gate would do with a request.
@@ -123,6 +123,8 @@ func (r *Router) Explain(ctx context.Context, req *Request, alternatives []Alter
 			x.Excluded = append(x.Excluded, LeftOut{Worker: w.Name, Address: w.Endpoint, Reason: why, Detail: a.screen.detail(w, why)})
 		}
 	}
+	// Who only has to get well comes first.
+	slices.SortStableFunc(x.Excluded, func(a, b LeftOut) int { return int(b.Reason) - int(a.Reason) })
 	if err != nil {
 		return x, nil
 	}
@@ -135,10 +137,15 @@ func (r *Router) Explain(ctx context.Context, req *Request, alternatives []Alter
 	for _, other := range alternatives {
 		demand := a.demand
 		demand.Policy, demand.Dynamo = cmp.Or(other.Policy, demand.Policy), overrideOf(&other.Weights)
-		chosen := a.contenders(&demand, 1)[0]
-		x.Others = append(x.Others, OtherChoice{
-			Policy: a.pool.scorer.Deciding(demand.Policy), Contender: chosen, Same: chosen.Name() == x.Candidates[0].Name(),
-		})
+		all := a.contenders(&demand, len(a.candidates))
+		would := all[0]
+		// What ties with the best is as good as it.
+		i := slices.IndexFunc(all, func(c Contender) bool { return c.Name() == x.Candidates[0].Name() })
+		same := i == 0 || all[i].Terms.Total == would.Terms.Total && all[i].Terms.Tie == would.Terms.Tie
+		if same {
+			would = all[i]
+		}
+		x.Others = append(x.Others, OtherChoice{Policy: a.pool.scorer.Deciding(demand.Policy), Contender: would, Same: same})
 	}
 	return x, nil
 }
