@@ -158,6 +158,10 @@ func queueOf(q *admin.QueuePlace) string {
 }
 
 func explainedCandidates(b *bytes.Buffer, x *admin.Explanation) {
+	if len(x.Candidates) == 0 {
+		b.WriteString("\nWho may serve: nobody\n")
+		return
+	}
 	var names []string
 	for _, c := range x.Candidates {
 		for _, t := range c.Terms {
@@ -171,7 +175,7 @@ func explainedCandidates(b *bytes.Buffer, x *admin.Explanation) {
 		t.head = append(t.head, "#"+strings.ToUpper(name))
 	}
 	t.head = append(t.head, "#= COST", "#FIRST TOKEN", "NOTES")
-	for i := range x.Candidates {
+	for i := range x.Candidates[:min(len(x.Candidates), maxRows)] {
 		c := &x.Candidates[i]
 		cells := []string{c.Name(), grouped(c.CachedTokens), c.Evidence, grouped(c.InFlight)}
 		for _, name := range names {
@@ -184,14 +188,21 @@ func explainedCandidates(b *bytes.Buffer, x *admin.Explanation) {
 		}
 		t.add(append(cells, costOf(c.Total, c.Unit), secondsOf(c.PredictedTTFTS), notesOf(c))...)
 	}
-	t.write(b, "\nWho may serve, the best first; costs in "+unitOf(x), "nobody")
+	t.write(b, "\nWho may serve, the best first; costs in "+unitOf(x), "")
+	more(b, len(x.Candidates))
+}
+
+// maxRows is how many workers of a kind are shown; the first ones tell nearly all.
+const maxRows = 25
+
+func more(b *bytes.Buffer, rows int) {
+	if rows > maxRows {
+		fmt.Fprintf(b, "  and %s more; --json shows all\n", grouped(rows-maxRows))
+	}
 }
 
 // unitOf is what the costs count, in words.
 func unitOf(x *admin.Explanation) string {
-	if len(x.Candidates) == 0 {
-		return "seconds"
-	}
 	switch x.Candidates[0].Unit {
 	case "s":
 		return "seconds"
@@ -233,10 +244,11 @@ func explainedExcluded(b *bytes.Buffer, x *admin.Explanation) {
 		return
 	}
 	t := table{head: []string{"WORKER", "ADDRESS", "WHY", "DETAIL"}}
-	for _, e := range x.Excluded {
+	for _, e := range x.Excluded[:min(len(x.Excluded), maxRows)] {
 		t.add(e.Worker, e.Address, e.Text, e.Detail)
 	}
 	t.write(b, "\nWho may not", "")
+	more(b, len(x.Excluded))
 }
 
 func explainedOthers(b *bytes.Buffer, x *admin.Explanation) {
