@@ -17,15 +17,15 @@ type Preview struct {
 	Body    []byte
 }
 
-// Refused is a request that would be answered here instead of by a worker.
-type Refused struct {
+// RefusedError is a request that would be answered here instead of by a worker.
+type RefusedError struct {
 	Status int
 	// Body is the answer, an error in OpenAI's form.
 	Body []byte
 }
 
 // Error is the message of the answer.
-func (r *Refused) Error() string {
+func (r *RefusedError) Error() string {
 	var answer struct {
 		Error struct {
 			Message string `json:"message"`
@@ -38,12 +38,12 @@ func (r *Refused) Error() string {
 }
 
 // RefusalOf is the answer to a request that Router.Route failed on.
-func RefusalOf(err error) *Refused { return refusalOf(err).public() }
+func RefusalOf(err error) *RefusedError { return refusalOf(err).public() }
 
-func (r *refusal) public() *Refused { return &Refused{Status: r.status, Body: r.body} }
+func (r *refusal) public() *RefusedError { return &RefusedError{Status: r.status, Body: r.body} }
 
 // Understand reads a request as the server would that has this configuration. The result refers to the body. A body that is not
-// understood is a *Refused, whatever the configuration does with it: there is nothing to be explained about it.
+// understood is a *RefusedError, whatever the configuration does with it: there is nothing to be explained about it.
 func (c *Config) Understand(p *Preview) (*router.Request, error) {
 	var h requestHeaders
 	var said hints.Headers
@@ -73,7 +73,7 @@ func (c *Config) Understand(p *Preview) (*router.Request, error) {
 }
 
 // BadPolicy is the refusal of a policy that is not known, or whose weights cannot be read.
-func BadPolicy(policy string, known []string) *Refused {
+func BadPolicy(policy string, known []string) *RefusedError {
 	return refuse(400, "invalid_request_error", "unknown_policy", "policy", fmt.Sprintf("policy: %q: must be one of %s, for dynamo perhaps with weights, "+
 		"as dynamo;overlap_score_credit=1;prefill_load_scale=16;router_temperature=0", policy, strings.Join(known, ", ")), "").public()
 }

@@ -45,7 +45,7 @@ func TestUnderstandRefuses(t *testing.T) {
 		{"too large", "/v1/chat/completions", strings.Repeat(" ", 101), 413, "at most 100"},
 		{"a hint that cannot be understood", "/v1/chat/completions", `{"messages":[{"role":"user","content":"x"}]}`, 400, "hint ttft cannot be understood"},
 	} {
-		var refused *Refused
+		var refused *RefusedError
 		_, err := cfg.Understand(&Preview{Path: c.path, Body: []byte(c.body), Headers: [][2]string{{"x-slo-ttft-ms", "soon"}}})
 		if !errors.As(err, &refused) || refused.Status != c.status || !strings.Contains(refused.Error(), c.want) {
 			t.Errorf("%s: %v; want %d, %s", c.name, err, c.status, c.want)
@@ -70,7 +70,7 @@ func FuzzUnderstand(f *testing.F) {
 		cfg := DefaultConfig()
 		cfg.Hints.Trust = []string{"all"}
 		req, err := cfg.Understand(&Preview{Path: path, Headers: [][2]string{{name, value}}, Body: body})
-		var refused *Refused
+		var refused *RefusedError
 		switch {
 		case err == nil && (req.Scan == nil || !req.Kind.Inference()):
 			t.Fatalf("%+v", req)

@@ -12,7 +12,7 @@ import (
 
 // Explainer says what would become of a request, without sending it.
 type Explainer interface {
-	// Explain books, remembers and counts nothing. An error that is a *Refused is shown as it is.
+	// Explain books, remembers and counts nothing. An error that is a *RefusedError is shown as it is.
 	Explain(ctx context.Context, q Question) (*Explanation, error)
 }
 
@@ -25,14 +25,14 @@ type Question struct {
 	Policy string
 }
 
-// Refused is a question that has no answer, as an HTTP answer in OpenAI's form of errors.
-type Refused struct {
+// RefusedError is a question that has no answer, as an HTTP answer in OpenAI's form of errors.
+type RefusedError struct {
 	Status int
 	Body   []byte
 }
 
 // Error implements error.
-func (r *Refused) Error() string { return fmt.Sprintf("status %d", r.Status) }
+func (r *RefusedError) Error() string { return fmt.Sprintf("status %d", r.Status) }
 
 // Explanation is what would become of a request at one moment. Nothing of its prompt is in it.
 type Explanation struct {
@@ -168,7 +168,7 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, http.StatusRequestEntityTooLarge, "request_too_large", "", fmt.Sprintf("the body exceeds %d bytes", large.Limit))
 		return
 	}
-	if bad := (*badQuestion)(nil); errors.As(err, &bad) {
+	if bad := (*questionError)(nil); errors.As(err, &bad) {
 		s.refuse(w, http.StatusBadRequest, "malformed_question", bad.param, bad.Error())
 		return
 	}
@@ -177,7 +177,7 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x, err := s.view.src.Explain(r.Context(), q)
-	if refused := (*Refused)(nil); errors.As(err, &refused) {
+	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(refused.Status)
 		_, _ = w.Write(refused.Body) // a reader that left is not our error
@@ -190,10 +190,10 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, http.StatusOK, x.tidy())
 }
 
-// badQuestion says which part of a question cannot be read.
-type badQuestion struct{ param, text string }
+// questionError says which part of a question cannot be read.
+type questionError struct{ param, text string }
 
-func (b *badQuestion) Error() string { return b.param + ": " + b.text }
+func (b *questionError) Error() string { return b.param + ": " + b.text }
 
 // question reads everything but the body. Headers of the request in question come as ?h=name:value, or as headers of this one
 // with a prefix before their names.
@@ -204,15 +204,15 @@ func question(r *http.Request) (Question, error) {
 		q.Path = defaultAsked
 	}
 	if q.Path[0] != '/' {
-		return q, &badQuestion{"path", fmt.Sprintf("%q: must begin with /", q.Path)}
+		return q, &questionError{"path", fmt.Sprintf("%q: must begin with /", q.Path)}
 	}
 	add := func(param, name, value string) error {
 		name = strings.ToLower(strings.TrimSpace(name))
 		if name == "" || strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == ':' }) {
-			return &badQuestion{param, fmt.Sprintf("%q: must be name:value, as x-session-id:7", name)}
+			return &questionError{param, fmt.Sprintf("%q: must be name:value, as x-session-id:7", name)}
 		}
 		if len(q.Headers) == maxAsked {
-			return &badQuestion{param, fmt.Sprintf("must be at most %d headers", maxAsked)}
+			return &questionError{param, fmt.Sprintf("must be at most %d headers", maxAsked)}
 		}
 		q.Headers = append(q.Headers, [2]string{name, strings.TrimSpace(value)})
 		return nil

@@ -89,7 +89,7 @@ func TestExplainRefuses(t *testing.T) {
 		{"too many headers", many, "{}", nil, 400, "at most 64 headers"},
 		{"no path", "/api/v1/explain?path=v1", "{}", nil, 400, `"param": "path"`},
 		{"too large", "/api/v1/explain", strings.Repeat(" ", maxQuestion+1), nil, 413, `"code": "request_too_large"`},
-		{"what the server refuses", "/api/v1/explain", "{", &Refused{Status: 404, Body: []byte(`{"error":{"message":"byte 1"}}`)}, 404, `{"error":{"message":"byte 1"}}`},
+		{"what the server refuses", "/api/v1/explain", "{", &RefusedError{Status: 404, Body: []byte(`{"error":{"message":"byte 1"}}`)}, 404, `{"error":{"message":"byte 1"}}`},
 		{"what went wrong", "/api/v1/explain", "{", errors.New("no reason"), 500, `"type": "internal_error"`},
 	} {
 		f := newFake()

@@ -18,13 +18,18 @@ type Source interface {
 	Series() Series
 	// Config is the running configuration as YAML, secrets already blanked. It is blanked again by key name.
 	Config() string
+	Prober
+	Caches
+	Explainer
+	Drainer
+}
+
+// Prober says how the process is.
+type Prober interface {
 	// Ready says whether this process should get traffic, check by check.
 	Ready() Readiness
 	// Live is nil unless the process can only be helped by a restart.
 	Live() error
-	Caches
-	Explainer
-	Drainer
 }
 
 // Drainer is the one thing that can be changed from here.

@@ -22,13 +22,13 @@ func (s *source) Explain(ctx context.Context, q admin.Question) (*admin.Explanat
 	if err == nil {
 		x, err = s.router.Explain(ctx, req, router.AllPolicies())
 	}
-	var refused *extproc.Refused
+	var refused *extproc.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		return nil, &admin.Refused{Status: refused.Status, Body: refused.Body}
+		return nil, &admin.RefusedError{Status: refused.Status, Body: refused.Body}
 	case err != nil:
 		refused = extproc.RefusalOf(err)
-		return nil, &admin.Refused{Status: refused.Status, Body: refused.Body}
+		return nil, &admin.RefusedError{Status: refused.Status, Body: refused.Body}
 	}
 	return explanation(x), nil
 }

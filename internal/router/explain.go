@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -78,9 +79,10 @@ type Alternative struct {
 
 // OtherChoice is what an alternative would choose.
 type OtherChoice struct {
-	Policy string
 	Contender
-	Same bool // as the one that decides, or level with it
+
+	Policy string
+	Same   bool // as the one that decides, or level with it
 }
 
 // Waiting says what the gate would do with a request.
@@ -125,7 +127,7 @@ func (r *Router) Explain(ctx context.Context, req *Request, alternatives []Alter
 	}
 	// Who only has to get well comes first.
 	slices.SortStableFunc(x.Excluded, func(a, b LeftOut) int { return int(b.Reason) - int(a.Reason) })
-	if err != nil {
+	if len(a.eligible) == 0 {
 		return x, nil
 	}
 	x.Candidates = a.contenders(&a.demand, len(a.candidates))
@@ -218,7 +220,7 @@ func (s *screen) detail(w *worker.Worker, why Exclusion) string {
 		return fmt.Sprintf("the request names rank %d, it has %d to %d", s.hints.Rank, first, first+len(w.Slots())-1)
 	case ExcludedTaint:
 		i := slices.IndexFunc(s.hints.Required[:], func(taint string) bool { return taint != "" && !labelled(w, taint) })
-		return fmt.Sprintf("it has no label %s", s.hints.Required[i])
+		return "it has no label " + s.hints.Required[i]
 	case ExcludedModel:
 		served := w.Served()
 		return "it serves " + few(slices.Concat(served.Names, served.Adapters), 4)
@@ -251,7 +253,7 @@ func (x *Explanation) Sentence() string {
 	c := &x.Candidates[0]
 	text := c.Name() + " " + x.holding(c) + x.lead(c)
 	if x.Wait.Waits {
-		text += fmt.Sprintf("; all are saturated, so that the request waits first, behind %s", grouped(x.Wait.Ahead))
+		text += "; all are saturated, so that the request waits first, behind " + grouped(x.Wait.Ahead)
 	}
 	return text
 }
@@ -314,7 +316,7 @@ func moment(s float64) string {
 
 // grouped writes 4100 as 4,100.
 func grouped(n int) string {
-	s := fmt.Sprint(n)
+	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
