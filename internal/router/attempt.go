@@ -3,6 +3,7 @@ package router
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"attache/internal/hints"
@@ -76,7 +77,7 @@ func (r *Router) examine(ctx context.Context, req *Request, a *attempt) error {
 	}
 	a.limit()
 	a.weigh()
-	if a.screen.prompt > 0 {
+	if a.screen.prompt > 0 && slices.ContainsFunc(a.eligible, a.screen.short) {
 		if err := a.screened(); err != nil {
 			return err
 		}

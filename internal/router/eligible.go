@@ -130,7 +130,7 @@ func (s *screen) demand(w *worker.Worker) Exclusion {
 		return ExcludedModel
 	case w.Traits.Prefill:
 		return ExcludedRole
-	case s.prompt > 0 && short(w, s.prompt+s.answer):
+	case s.prompt > 0 && s.short(w):
 		return ExcludedContextLength
 	}
 	return Admitted
@@ -181,10 +181,10 @@ func serves(w *worker.Worker, model string) bool {
 	return !told.Told() || told.Has(model) || w.Serves(model)
 }
 
-// short reports whether a worker is known to take fewer tokens.
-func short(w *worker.Worker, tokens int) bool {
+// short reports whether a worker is known to take fewer tokens than prompt and answer have.
+func (s *screen) short(w *worker.Worker) bool {
 	told := w.Served()
-	return told != nil && told.MaxTokens > 0 && tokens > told.MaxTokens
+	return told != nil && told.MaxTokens > 0 && s.prompt+s.answer > told.MaxTokens
 }
 
 // screened lists the pool's workers that may serve the request, and counts the others. The error, when nobody may, is a

@@ -3,6 +3,7 @@ package router
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -270,4 +271,29 @@ func describe(ws []*worker.Worker) string {
 	}
 	slices.Sort(names)
 	return strings.Join(names, " ")
+}
+
+func BenchmarkScreened(b *testing.B) {
+	for _, n := range []int{16, 512} {
+		var ws []*worker.Worker
+		for i := range n {
+			addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), 8000)
+			ws = append(ws, worker.NewWorker(worker.Spec{Name: addr.String(), Pool: "default", Addr: addr, Labels: labels("zone=a")}, slot.Slot(i), worker.Ready).
+				WithServed(worker.Served{Names: []string{"m"}, MaxTokens: 1 << 17}))
+		}
+		for _, taint := range []string{"", "zone=a"} {
+			b.Run(fmt.Sprintf("workers=%d/taint=%v", n, taint != ""), func(b *testing.B) {
+				req := &Request{}
+				req.Hints.Required[0] = taint
+				a := attempt{scratch: new(scratch), set: worker.NewSet(ws...), pool: &pool{name: "default"},
+					screen: screen{subset: &req.Subset, hints: &req.Hints, model: "m", prompt: 1000, answer: 100}}
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := a.screened(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
 }

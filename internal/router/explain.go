@@ -277,7 +277,10 @@ const leastLead = 0.0005
 
 // lead sets the chosen candidate against the next one.
 func (x *Explanation) lead(c *Contender) string {
-	if len(x.Candidates) == 1 {
+	switch {
+	case len(x.Candidates) == 1 && c.Bound:
+		return " and answered the session before"
+	case len(x.Candidates) == 1:
 		return " and is the only one that may serve"
 	}
 	next := &x.Candidates[1]
