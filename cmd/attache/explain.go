@@ -210,6 +210,8 @@ func unitOf(x *admin.Explanation) string {
 		return "nothing: the policy leaves all to chance"
 	case "turns":
 		return "turns: the lowest had its last one the longest ago"
+	case "order":
+		return "places in the order that the request's key gives the workers"
 	default:
 		return x.Candidates[0].Unit
 	}
@@ -219,6 +221,9 @@ func notesOf(c *admin.Contender) string {
 	var notes []string
 	if c.Saturated {
 		notes = append(notes, "saturated")
+	}
+	if c.Passed {
+		notes = append(notes, "passed over by the policy's rule")
 	}
 	if c.Bound {
 		notes = append(notes, "answered the session before")
@@ -282,10 +287,12 @@ func costOf(f admin.Figure, unit string) string {
 		return unknown
 	case unit == "s":
 		return fmt.Sprintf("%.3f s", v)
-	case unit == "blocks":
-		return fmt.Sprintf("%.1f", v)
+	case v == float64(int(v)):
+		return grouped(int(v))
+	case v < 10:
+		return fmt.Sprintf("%.3f", v)
 	default:
-		return fmt.Sprintf("%.0f", v)
+		return fmt.Sprintf("%.1f", v)
 	}
 }
 

@@ -95,12 +95,14 @@ type Contender struct {
 	// Evidence is how it is known what the worker holds: exact, partial or approximate.
 	Evidence string `json:"evidence"`
 	// InFlight, QueueS and PrefillTokens are booked there; SpeedFactor is how many times longer its prefills take than estimated.
-	InFlight       int     `json:"in_flight"`
-	QueueS         Figure  `json:"queue_s"`
-	PrefillTokens  int     `json:"prefill_tokens"`
-	SpeedFactor    Figure  `json:"speed_factor"`
-	Bound          bool    `json:"session_bound"`
-	Saturated      bool    `json:"saturated"`
+	InFlight      int    `json:"in_flight"`
+	QueueS        Figure `json:"queue_s"`
+	PrefillTokens int    `json:"prefill_tokens"`
+	SpeedFactor   Figure `json:"speed_factor"`
+	Bound         bool   `json:"session_bound"`
+	Saturated     bool   `json:"saturated"`
+	// Passed says that the policy's rule passes the worker over, whatever it costs.
+	Passed         bool    `json:"passed"`
 	Preference     float64 `json:"preference"`
 	PredictedTTFTS Figure  `json:"predicted_ttft_s"`
 	Terms          []Term  `json:"terms"`

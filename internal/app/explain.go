@@ -84,7 +84,7 @@ func contender(c *router.Contender) admin.Contender {
 		Worker: c.Worker, Address: c.Address, Rank: c.Rank, CachedTokens: c.CachedTokens, Doubt: c.Doubt, Evidence: string(c.Mode),
 		TierBlocks: admin.Tiers{Device: c.Tiers[slot.Device], Host: c.Tiers[slot.Host], Disk: c.Tiers[slot.Disk], Remote: c.Tiers[slot.Remote]},
 		InFlight:   c.Load.InFlight, QueueS: admin.Known(c.Load.QueueSeconds), PrefillTokens: c.Load.PrefillTokens,
-		SpeedFactor: admin.Known(c.Load.SpeedFactor), Bound: c.Bound, Saturated: c.Terms.Saturated, Preference: c.Preference,
+		SpeedFactor: admin.Known(c.Load.SpeedFactor), Bound: c.Bound, Saturated: c.Terms.Saturated, Passed: c.Terms.Passed, Preference: c.Preference,
 		PredictedTTFTS: admin.Seconds(c.TTFT), Unit: c.Terms.Unit.String(),
 	}
 	if c.Terms.Unit != scoring.None {

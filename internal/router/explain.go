@@ -143,7 +143,7 @@ func (r *Router) Explain(ctx context.Context, req *Request, alternatives []Alter
 		would := all[0]
 		// What ties with the best is as good as it.
 		i := slices.IndexFunc(all, func(c Contender) bool { return c.Name() == x.Candidates[0].Name() })
-		same := i == 0 || all[i].Terms.Total == would.Terms.Total && all[i].Terms.Tie == would.Terms.Tie
+		same := i == 0 || all[i].Terms.Passed == would.Terms.Passed && all[i].Terms.Total == would.Terms.Total && all[i].Terms.Tie == would.Terms.Tie
 		if same {
 			would = all[i]
 		}
@@ -290,6 +290,8 @@ func (x *Explanation) lead(c *Contender) string {
 		return fmt.Sprintf(" and answered the session before; %s would cost less", next.Name())
 	case c.Terms.Saturated != next.Terms.Saturated:
 		return " and has room, which the next does not have"
+	case !c.Terms.Passed && next.Terms.Passed:
+		return fmt.Sprintf(" and is whom policy %s takes by its rule, whatever others cost", x.Policy)
 	case ahead < 0:
 		return fmt.Sprintf(" and was drawn by chance; %s costs less", next.Name())
 	case c.Terms.Unit == scoring.Turns:
@@ -305,7 +307,7 @@ func (x *Explanation) lead(c *Contender) string {
 	case c.Terms.Unit == scoring.Seconds:
 		return fmt.Sprintf(" and costs %s less than the next, %s", moment(ahead), next.Name())
 	default:
-		return fmt.Sprintf(" and costs %.1f %s less than the next, %s", ahead, c.Terms.Unit, next.Name())
+		return fmt.Sprintf(" and costs %.3g %s less than the next, %s", ahead, c.Terms.Unit, next.Name())
 	}
 }
 

@@ -198,6 +198,8 @@ func TestSentences(t *testing.T) {
 			"a holds 64 of 100 tokens and answered the session before; b would cost less"},
 		{Explanation{Candidates: []Contender{in(unit(scoring.Blocks), ranked("a", 0, 3, 0)), in(unit(scoring.Blocks), ranked("b", 0, 7.5, 0))}},
 			"a is chosen by load alone, as the prompt is not known, and costs 4.5 blocks less than the next, b"},
+		{Explanation{Policy: "session", Candidates: []Contender{ranked("a", 0, 3, 0), in(func(c *Contender) { c.Terms.Passed = true }, ranked("b", 0, 1, 0))}},
+			"a is chosen by load alone, as the prompt is not known, and is whom policy session takes by its rule, whatever others cost"},
 		{Explanation{Candidates: []Contender{in(unit(scoring.Turns), ranked("a", 0, 3, 0)), in(unit(scoring.Turns), ranked("b", 0, 4, 0))}},
 			"a is chosen by load alone, as the prompt is not known, and had its last turn the longest ago"},
 		{Explanation{PromptTokens: 9, Candidates: []Contender{ranked("a", 0, .3, 0)}, Wait: Waiting{Waits: true, Ahead: 1200}},

@@ -274,14 +274,14 @@ func (r *Router) Decisions(limit int) []Explained {
 	return views
 }
 
-// regret is how much more the first candidate cost than the cheapest one with room.
+// regret is how much more the first candidate cost than the cheapest one with room that the policy's rule did not pass over.
 func regret(ranked []scoring.Ranked) (more float64, compared bool) {
 	first := &ranked[0].Terms
 	if first.Unit == scoring.None || first.Unit == scoring.Turns {
 		return 0, false
 	}
 	for i := range ranked {
-		if t := &ranked[i].Terms; !t.Saturated {
+		if t := &ranked[i].Terms; !t.Saturated && !t.Passed {
 			more = max(more, first.Total-t.Total)
 		}
 	}
