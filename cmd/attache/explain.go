@@ -210,8 +210,10 @@ func unitOf(x *admin.Explanation) string {
 		return "nothing: the policy leaves all to chance"
 	case "turns":
 		return "turns: the lowest had its last one the longest ago"
-	case "order":
-		return "places in the order that the request's key gives the workers"
+	case "of 1":
+		return "shares of the worst that there could be"
+	case "in hash order":
+		return "places in the order of the key's hashes, from 0 to 1"
 	default:
 		return x.Candidates[0].Unit
 	}

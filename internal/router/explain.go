@@ -296,6 +296,8 @@ func (x *Explanation) lead(c *Contender) string {
 		return fmt.Sprintf(" and was drawn by chance; %s costs less", next.Name())
 	case c.Terms.Unit == scoring.Turns:
 		return " and had its last turn the longest ago"
+	case c.Terms.Unit == scoring.Order:
+		return fmt.Sprintf(" and comes before %s in the order of the key's hashes", next.Name())
 	case c.Terms.Unit == scoring.None:
 		return " and was drawn by chance"
 	case ahead == 0 && c.Terms.Tie == next.Terms.Tie:

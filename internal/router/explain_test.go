@@ -202,6 +202,8 @@ func TestSentences(t *testing.T) {
 			"a is chosen by load alone, as the prompt is not known, and is whom policy session takes by its rule, whatever others cost"},
 		{Explanation{Candidates: []Contender{in(unit(scoring.Turns), ranked("a", 0, 3, 0)), in(unit(scoring.Turns), ranked("b", 0, 4, 0))}},
 			"a is chosen by load alone, as the prompt is not known, and had its last turn the longest ago"},
+		{Explanation{Candidates: []Contender{in(unit(scoring.Order), ranked("a", 0, .3, 0)), in(unit(scoring.Order), ranked("b", 0, .7, 0))}},
+			"a is chosen by load alone, as the prompt is not known, and comes before b in the order of the key's hashes"},
 		{Explanation{PromptTokens: 9, Candidates: []Contender{ranked("a", 0, .3, 0)}, Wait: Waiting{Waits: true, Ahead: 1200}},
 			"a holds none of 9 tokens, as nobody does, and is the only one that may serve; all are saturated, so that the request waits first, behind 1,200"},
 		{Explanation{Refusal: &NoWorkerError{Pool: "p", Why: "1 draining"}}, `nobody: no worker of pool "p" can take the request: 1 draining`},
