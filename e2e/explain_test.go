@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func (r *rig) explanation(body []byte, args ...string) (x admin.Explanation) {
 	return x
 }
 
-// idle waits until nothing is booked, and every worker's models are read.
+// idle waits until nothing is booked, and all has been learnt from the requests that were served.
 func (r *rig) idle() {
 	r.t.Helper()
 	r.eventually("nothing is in flight", func() bool {
@@ -47,7 +48,8 @@ func (r *rig) idle() {
 				return false
 			}
 		}
-		return true
+		var made []admin.Decision
+		return r.api("decisions", &made) == nil && !slices.ContainsFunc(made, func(d admin.Decision) bool { return d.Outcome == "" })
 	})
 }
 
