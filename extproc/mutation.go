@@ -126,10 +126,13 @@ func refusalOf(err error) *refusal {
 	var nobody *router.NoWorkerError
 	var shed *router.ShedError
 	var unknown *router.UnknownModelError
+	var long *router.TooLongError
 	switch {
 	case errors.As(err, &nobody):
 		return refuse(503, "service_unavailable", "no_worker", "", nobody.Error(), "attache_no_worker",
 			dropped("rejected-no-endpoints"))
+	case errors.As(err, &long):
+		return refuse(400, "invalid_request_error", "context_length_exceeded", "", long.Error(), "attache_context_length")
 	case errors.As(err, &shed):
 		status, kind := 429, "rate_limit_exceeded"
 		if shed.Stopping() {

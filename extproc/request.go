@@ -23,32 +23,35 @@ type requestHeaders struct {
 // read keeps what matters. Values are copied: they outlive the message.
 func (h *requestHeaders) read(m *message, cfg *Config, trust hints.Groups) {
 	var said hints.Headers
-	m.eachHeader(func(key, value []byte) {
-		switch string(key) {
-		case ":method":
-			h.method = usual(value)
-		case ":path":
-			h.path = usual(value)
-		case "x-request-id":
-			h.id = string(value)
-		case "traceparent":
-			h.parent, _ = traceparent.Parse(value)
-		case "content-encoding":
-			h.encoded = len(value) > 0 && string(value) != "identity"
-		case envoy.PoolHeader:
-			h.forged, h.forgedPool = append(h.forged, envoy.PoolHeader), true
-		case envoy.DestinationHeader:
-			h.forged = append(h.forged, envoy.DestinationHeader)
-		case envoy.ServedHeader:
-			h.forged = append(h.forged, envoy.ServedHeader)
-		default:
-			if string(key) == cfg.ClientHeader {
-				h.client = string(value)
-			}
-			said.Add(key, value)
-		}
-	})
+	m.eachHeader(func(key, value []byte) { h.note(key, value, cfg, &said) })
 	h.forged = append(h.forged, said.Read(&h.hints, trust, cfg.Hints.ForwardPriority)...)
+}
+
+// note takes one header, whose name is in lower case.
+func (h *requestHeaders) note(key, value []byte, cfg *Config, said *hints.Headers) {
+	switch string(key) {
+	case ":method":
+		h.method = usual(value)
+	case ":path":
+		h.path = usual(value)
+	case "x-request-id":
+		h.id = string(value)
+	case "traceparent":
+		h.parent, _ = traceparent.Parse(value)
+	case "content-encoding":
+		h.encoded = len(value) > 0 && string(value) != "identity"
+	case envoy.PoolHeader:
+		h.forged, h.forgedPool = append(h.forged, envoy.PoolHeader), true
+	case envoy.DestinationHeader:
+		h.forged = append(h.forged, envoy.DestinationHeader)
+	case envoy.ServedHeader:
+		h.forged = append(h.forged, envoy.ServedHeader)
+	default:
+		if string(key) == cfg.ClientHeader {
+			h.client = string(value)
+		}
+		said.Add(key, value)
+	}
 }
 
 // usual turns bytes into a string, without allocating for what nearly every request says.
@@ -110,7 +113,10 @@ func (s *Server) judge(x *exchange, body []byte) verdict {
 	} else if kind.Inference() {
 		s.metrics.unread("no_body")
 	}
-	if wrong := s.noteHints(&req.Hints); wrong != nil {
+	for _, p := range req.Hints.Problems.All() {
+		s.metrics.hintIgnored(p)
+	}
+	if wrong := s.cfg.malformedHint(&req.Hints); wrong != nil {
 		return verdict{answer: wrong}
 	}
 	req.Timing.Parsed = s.clock()
@@ -121,12 +127,9 @@ func (s *Server) judge(x *exchange, body []byte) verdict {
 	return verdict{change: s.changeFor(decision, &req), decision: decision}
 }
 
-// noteHints counts the hints that were not taken, and answers the request where the configuration wants mistakes answered.
-func (s *Server) noteHints(h *hints.Hints) *refusal {
-	for _, p := range h.Problems.All() {
-		s.metrics.hintIgnored(p)
-	}
-	if !s.cfg.Hints.Strict {
+// malformedHint answers a request whose hints cannot be understood, where the configuration wants that.
+func (c *Config) malformedHint(h *hints.Hints) *refusal {
+	if !c.Hints.Strict {
 		return nil
 	}
 	if p, wrong := h.Problems.Malformed(); wrong {

@@ -28,7 +28,7 @@ type Demand struct {
 	Dynamo *DynamoOverride
 }
 
-// Limits say when a slot is saturated: a request that finds all candidates saturated is better held back, and sent late to the
+// Limits say when a slot is saturated, beside its own limit (Candidate.MaxInFlight): a request that finds all candidates saturated is better held back, and sent late to the
 // one that is best then. Zero fields do not limit.
 type Limits struct {
 	InFlight      int           // requests
@@ -40,7 +40,7 @@ type Limits struct {
 // saturated reports whether a slot with this load can take the request now. own is how long its prefill would take there.
 func (m *Limits) saturated(d *Demand, c *Candidate, l *Load, own float64) bool {
 	size := max(d.BlockTokens, 1)
-	return m.InFlight > 0 && l.InFlight >= m.InFlight ||
+	return c.full(l) || m.InFlight > 0 && l.InFlight >= m.InFlight ||
 		m.PrefillTokens > 0 && l.PrefillTokens > 0 && l.PrefillTokens+d.PromptTokens-c.CachedTokens > m.PrefillTokens ||
 		m.KVShare > 0 && c.KVCapacityTokens > 0 && l.InFlight > 0 &&
 			float64((l.ActiveBlocks+d.blocks()-l.SharedBlocks)*size+l.OutputTokens) > m.KVShare*float64(c.KVCapacityTokens) ||
@@ -74,6 +74,9 @@ type Candidate struct {
 	Live bool
 	// Bound says that the request's session was answered here before.
 	Bound bool
+	// MaxInFlight is how many requests the slot may have booked and still take one, whatever the demand's limits; 0 no limit of
+	// its own.
+	MaxInFlight int
 	// Preference is the sum of the weights of preferred taints that the worker has: above 0 it is preferred, below avoided.
 	Preference float64
 	// Decode says that the worker only decodes: others compute its prompts.
@@ -90,6 +93,9 @@ type Candidate struct {
 
 // tiersKnown reports whether anybody said in which tiers the cached blocks lie.
 func (c *Candidate) tiersKnown() bool { return c.Tiers != [slot.Remote + 1]int32{} }
+
+// full reports whether the slot has as many requests as it may have by itself.
+func (c *Candidate) full(l *Load) bool { return c.MaxInFlight > 0 && l.InFlight >= c.MaxInFlight }
 
 // counted is how many cached tokens are worth as much as ones that are held on the device for sure.
 func (c *Candidate) counted() int {

@@ -157,9 +157,11 @@ func (s *Scorer) score(d *Demand, candidates []Candidate) (terms []Terms, now fl
 	x.Draws = [2]float64{s.rnd.Float64(), s.rnd.Float64()}
 	x.MeanPrefill = own
 	policy.Score(x)
-	if d.Limits != nil {
-		for i, l := range x.Loads {
-			c := &candidates[i]
+	for i, l := range x.Loads {
+		c := &candidates[i]
+		if d.Limits == nil {
+			x.Terms[i].Saturated = c.full(l)
+		} else {
 			own := l.SpeedFactor * s.speed.Prefill(d.PromptTokens-c.CachedTokens, c.CachedTokens)
 			x.Terms[i].Saturated = d.Limits.saturated(d, c, l, own)
 		}
@@ -167,9 +169,6 @@ func (s *Scorer) score(d *Demand, candidates []Candidate) (terms []Terms, now fl
 	x.Demand, x.Candidates = nil, nil
 	return x.Terms, now
 }
-
-// PolicyOf is the name of the policy that decides on requests that ask for one by name; "" and unknown names ask for none.
-func (s *Scorer) PolicyOf(name string) string { return s.policyOf(&Demand{Policy: name}).Name() }
 
 // policyOf is the policy that decides on a request.
 func (s *Scorer) policyOf(d *Demand) Policy {

@@ -25,6 +25,7 @@ type cli struct {
 	Sim         simCmd         `cmd:"" help:"Compare policies on simulated clusters, in virtual time."`
 	Tokens      tokensCmd      `cmd:"" help:"Show the prompt, the tokens and the blocks that a request becomes."`
 	Dump        dumpCmd        `cmd:"" help:"Show what a running attache knows: workers, feeds of KV events, memory, prefixes."`
+	Explain     explainCmd     `cmd:"" help:"Ask a running attache who would serve a request, and why."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
 }
 

@@ -128,9 +128,19 @@ func (s *Server) prefixes(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) decisions(w http.ResponseWriter, r *http.Request) {
-	if limit, ok := s.count(w, r, "limit", defaultDecisions, maxDecisions); ok {
-		s.answer(w, http.StatusOK, map[string][]Decision{"decisions": s.view.decisions(limit)})
+	limit, ok := s.count(w, r, "limit", defaultDecisions, maxDecisions)
+	if !ok {
+		return
 	}
+	pool, worker := r.URL.Query().Get("pool"), r.URL.Query().Get("worker")
+	look := limit
+	if pool != "" || worker != "" {
+		look = maxDecisions
+	}
+	found := slices.DeleteFunc(s.view.decisions(look), func(d Decision) bool {
+		return pool != "" && d.Pool != pool || worker != "" && d.Chosen != worker && d.Served != worker
+	})
+	s.answer(w, http.StatusOK, map[string][]Decision{"decisions": found[:min(len(found), limit)]})
 }
 
 // count reads how many are wanted; when that is no number from 1 to most, the request is answered and ok is false.

@@ -30,6 +30,7 @@ func TestGoldenAnswers(t *testing.T) {
 		{"index.json", full, "/api/v1/index"},
 		{"prefixes.json", full, "/api/v1/prefixes?worker=gpu-a"},
 		{"decisions.json", full, "/api/v1/decisions"},
+		{"decisions_filtered.json", full, "/api/v1/decisions?pool=chat&worker=gpu-a&limit=1"},
 		{"readyz.json", full, "/readyz"},
 		{"config.yaml", full, "/api/v1/config"},
 		{"empty_state.json", empty, "/api/v1/state"},

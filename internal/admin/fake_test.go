@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,6 +29,9 @@ type fake struct {
 	dead     error
 	drainErr error
 	panicky  bool
+	asks     []Question
+	answer   *Explanation
+	refusal  error
 }
 
 func (f *fake) Status() Status {
@@ -58,6 +62,16 @@ func (f *fake) Decisions(limit int) []Decision {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.made[:min(limit, len(f.made))])
+}
+func (f *fake) Explain(_ context.Context, q Question) (*Explanation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asks = append(f.asks, q)
+	if f.refusal != nil {
+		return nil, f.refusal
+	}
+	x := *f.answer
+	return &x, nil
 }
 func (f *fake) Series() Series { f.mu.Lock(); defer f.mu.Unlock(); return f.series }
 func (f *fake) Config() string { f.mu.Lock(); defer f.mu.Unlock(); return f.config }
@@ -151,7 +165,8 @@ func newFake() *fake {
 	f.made = []Decision{
 		{ID: "attache-0/9c41", Time: noon.Add(-time.Second), RequestID: "7f1c0a52-0d1e-4a55-9d4a-4f8f2f4a9b10", Pool: "chat",
 			Model: "llama-3.3-70b", Path: "/v1/chat/completions", PromptTokens: 4100, Rung: "approximate", Chosen: "gpu-b",
-			Alternatives: []string{"gpu-a", "gpu-c"}, PredictedTTFTS: Known(0.21),
+			Alternatives: []string{"gpu-a", "gpu-c"}, PredictedTTFTS: Known(0.21), Policy: "time", Excluded: 1, Hints: []string{"session", "priority"},
+			WaitedS: Known(0.02), AvailableTokens: 3584, CapturedTokens: 3072, Regret: Known(0),
 			Candidates: []Candidate{cost("gpu-b", 3072, 11, 0.08, 0.13, 0.04, 0.01), cost("gpu-a", 2048, 14, 0.21, 0.19, 0.05, 0.03),
 				cost("gpu-c", 3584, 17, 0.71, 0.07, 0.06, 0.02), cost("gpu-e", 0, 6, 0, 0.62, 0.03, 0.25)}},
 		{ID: "attache-0/9c40", Time: noon.Add(-2 * time.Second), RequestID: "req-2", Pool: "chat", Model: "llama-3.3-70b",
@@ -167,6 +182,7 @@ func newFake() *fake {
 		{ID: "attache-0/9c3e", Time: noon.Add(-4 * time.Second), Pool: "code", Model: "qwen3-coder", Path: "/v1/completions",
 			PromptTokens: 32, Outcome: "no_worker"},
 	}
+	f.answer = explanationAtNoon()
 	f.series = Series{Start: noon.Add(-3 * time.Second), StepS: 1, Requests: []int{40, 0, 43}, Errors: []int{0, 0, 1},
 		TTFTP50S: []Figure{Known(0.18), {}, Known(0.19)}, TTFTP99S: []Figure{Known(1.4), {}, Known(1.2)},
 		Available: []Figure{Known(0.7), {}, Known(0.72)}, Captured: []Figure{Known(0.66), {}, Known(0.67)},

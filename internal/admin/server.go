@@ -38,6 +38,8 @@ type Server struct {
 	hub      *hub
 	timeouts timeouts
 	handler  http.Handler
+
+	explaining chan struct{} // has room for as many as may be explained at the same time
 }
 
 // New checks the configuration and opens the listener, so that a taken port fails the start. Run serves it.
@@ -46,7 +48,7 @@ func New(cfg Config, src Source, log *slog.Logger, gatherer prometheus.Gatherer)
 		return nil, err
 	}
 	s := &Server{cfg: cfg, view: reader{src: src, now: time.Now}, log: log, gatherer: gatherer,
-		timeouts: timeouts{read: 10 * time.Second, answer: 30 * time.Second}}
+		timeouts: timeouts{read: 10 * time.Second, answer: 30 * time.Second}, explaining: make(chan struct{}, maxExplained)}
 	s.hub = newHub(func() ([]byte, error) { return json.Marshal(s.view.state()) }, cfg.Refresh, cfg.MaxViewers, log)
 	files, err := newFiles()
 	if err != nil {

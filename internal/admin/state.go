@@ -121,6 +121,7 @@ func (r reader) decisions(limit int) []Decision {
 	all = all[:min(len(all), limit)]
 	for i := range all {
 		d := &all[i]
+		d.Hints = list(d.Hints)
 		d.Alternatives, d.Candidates = list(d.Alternatives), list(slices.Clone(d.Candidates)) // the source may share them
 		d.CandidatesTotal = max(d.CandidatesTotal, len(d.Candidates))
 		for j := range d.Candidates {

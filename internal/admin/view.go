@@ -18,12 +18,18 @@ type Source interface {
 	Series() Series
 	// Config is the running configuration as YAML, secrets already blanked. It is blanked again by key name.
 	Config() string
+	Prober
+	Caches
+	Explainer
+	Drainer
+}
+
+// Prober says how the process is.
+type Prober interface {
 	// Ready says whether this process should get traffic, check by check.
 	Ready() Readiness
 	// Live is nil unless the process can only be helped by a restart.
 	Live() error
-	Caches
-	Drainer
 }
 
 // Drainer is the one thing that can be changed from here.
@@ -176,6 +182,19 @@ type Decision struct {
 	Candidates      []Candidate `json:"candidates"`
 	CandidatesTotal int         `json:"candidates_total"`
 	PredictedTTFTS  Figure      `json:"predicted_ttft_s"`
+	// Policy decided; Excluded is how many workers of the pool could not serve the request.
+	Policy   string `json:"policy"`
+	Excluded int    `json:"excluded"`
+	// Hints are the kinds of hints that were said and believed.
+	Hints []string `json:"hints"`
+	// WaitedS is how long the request waited for a worker with room.
+	WaitedS Figure `json:"waited_s"`
+	// AvailableTokens are the cached tokens of the candidate that held the most, CapturedTokens those that the chosen one held.
+	AvailableTokens int `json:"available_tokens"`
+	CapturedTokens  int `json:"captured_tokens"`
+	// Regret is how much more the chosen worker cost than the cheapest, in the unit of the terms: by chance, or for a session.
+	// Unknown where the policy compares no costs.
+	Regret Figure `json:"regret"`
 	// TTFTS is until the client's first byte, EngineTTFTS without the time before the worker had the request.
 	TTFTS       Figure `json:"ttft_s"`
 	EngineTTFTS Figure `json:"engine_ttft_s"`

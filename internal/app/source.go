@@ -141,6 +141,11 @@ func (s *source) Decisions(limit int) []admin.Decision {
 			ID: d.ID, Time: d.At, RequestID: d.RequestID, Pool: d.Pool, Model: d.Model, Path: d.Path, Tenant: d.Tenant, PromptTokens: d.PromptTokens,
 			Rung: d.Rung, RungReason: d.Why, Chosen: d.Named[0], Alternatives: d.Named[1:], CandidatesTotal: d.CandidatesTotal, Served: d.Served,
 		}
+		a.Policy, a.Excluded, a.Hints, a.WaitedS = d.Policy, d.Excluded, d.Hints, admin.Seconds(d.Waited)
+		a.AvailableTokens, a.CapturedTokens = d.Available, d.Captured
+		if d.Compared {
+			a.Regret = admin.Known(d.Regret)
+		}
 		if d.PredictedTTFT > 0 {
 			a.PredictedTTFTS = admin.Seconds(d.PredictedTTFT)
 		}

@@ -63,8 +63,9 @@ type Pool struct {
 	// Workers are the addresses of the pool's engines, "host:port". A host name is resolved once, at start; use
 	// workers_file or a control loop of yours where addresses change.
 	Workers []string `yaml:"workers"`
-	// WorkersFile is a YAML or JSON file with further workers (docs/operations.md); it is watched, and a change takes
-	// effect within a second. A file that turns bad keeps the last good list.
+	// WorkersFile is a YAML or JSON file with further workers (docs/operations.md), and with what is only said of single ones:
+	// labels, which requests may ask for, a role, a limit of requests in flight. It is watched, and a change takes effect within
+	// a second. A file that turns bad keeps the last good list.
 	WorkersFile string `yaml:"workers_file"`
 	// Engine is what the workers run: "vllm", "sglang", "trtllm", or "auto" to tell by their metrics. A wrong value makes
 	// their load invisible.

@@ -3,6 +3,7 @@ package router
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"attache/internal/hints"
@@ -28,21 +29,37 @@ type attempt struct {
 	limits  scoring.Limits
 	weights scoring.DynamoOverride
 	only    slot.Slot // that its session must go to; slot.None: it may go to others
+	screen  screen
+	out     excluded // who may not serve
+	dry     bool     // it is only explained: nothing may remember it
 
 	began   time.Time // what phases count from
 	clocked bool      // every phase is timed
 	phases  Phases
 }
 
-// prepare finds the pool, the candidates and what they hold.
+// prepare finds the pool, the candidates and what they hold, and counts what was found.
 func (r *Router) prepare(ctx context.Context, req *Request, a *attempt) error {
+	err := r.examine(ctx, req, a)
+	if a.pool == nil {
+		r.metrics.turnedAway("", "unknown_model")
+		return err
+	}
+	a.pool.counters.exclude(&a.out)
+	if err != nil {
+		r.metrics.turnedAway(a.pool.name, reasonOf(err))
+	}
+	return err
+}
+
+// examine is prepare without the counting.
+func (r *Router) examine(ctx context.Context, req *Request, a *attempt) error {
 	model := ""
 	if req.Scan != nil {
 		model = cmp.Or(req.Hints.Model, req.Scan.ModelText(req.Body))
 	}
 	p, rewrite, ok := r.models.find(model)
 	if !ok {
-		r.metrics.turnedAway("", "unknown_model")
 		return &UnknownModelError{Model: model, Known: r.Models()}
 	}
 	if rewrite == "" && req.Hints.Model != "" {
@@ -52,22 +69,30 @@ func (r *Router) prepare(ctx context.Context, req *Request, a *attempt) error {
 	a.set, a.started = r.workers.Set(), r.now()
 	a.clock(&req.Timing)
 	a.session = sessionKey(req.Tenant, req.Hints.Session)
-	var err error
-	if a.eligible, err = p.eligible(a.set, req, a.eligible[:0]); err != nil {
-		r.metrics.turnedAway(p.name, "no_worker")
+	a.screen = screen{subset: &req.Subset, hints: &req.Hints, model: cmp.Or(rewrite, model)}
+	if err := a.screened(); err != nil {
 		return err
 	}
-	r.chain(ctx, p, a.scratch, req, cmp.Or(rewrite, model))
+	r.chain(ctx, p, a.scratch, req, a.screen.model)
+	if !a.dry {
+		r.metrics.chain(p, &a.chain)
+	}
 	a.mark(&a.phases.Chained)
+	a.measure()
 	a.demand = scoring.Demand{
 		PromptTokens: a.chain.Tokens, BlockTokens: a.chain.BlockTokens, OutputTokens: req.Hints.OutputTokens, Chain: a.chain.Hashes,
 		Key: a.session, Policy: req.Hints.Policy,
 	}
 	a.limit()
 	a.weigh()
-	err = a.look(a.started)
+	if a.screen.prompt > 0 && slices.ContainsFunc(a.eligible, a.screen.short) {
+		if err := a.screened(); err != nil {
+			return err
+		}
+	}
+	a.survey(a.started)
 	a.mark(&a.phases.Looked)
-	return err
+	return nil
 }
 
 // weigh puts the weights that the request asks for into its demand.
@@ -85,20 +110,29 @@ func (a *attempt) weigh() {
 }
 
 // look works out who may serve and what they hold, as of now.
-func (a *attempt) look(now time.Time) (err error) {
-	if a.eligible, err = a.pool.eligible(a.set, a.req, a.eligible[:0]); err != nil {
+func (a *attempt) look(now time.Time) error {
+	if err := a.screened(); err != nil {
 		return err
 	}
-	a.held.look(a.pool, &a.chain)
-	a.candidates = a.router.candidates(a.pool, a.scratch, now)
-	a.bind(now)
+	a.survey(now)
 	return nil
+}
+
+// survey works out what those who may serve hold.
+func (a *attempt) survey(now time.Time) {
+	a.held.look(a.pool, &a.chain)
+	a.compete(now)
+	a.bind(now)
 }
 
 // bind marks the candidate that the request's session is bound to, and leaves only that one where affinity is hard.
 func (a *attempt) bind(now time.Time) {
 	a.only, a.demand.Sticky = slot.None, false
-	to, kept, bound := a.pool.sessions.find(a.session, a.set, now)
+	find := a.pool.sessions.find
+	if a.dry {
+		find = a.pool.sessions.peek
+	}
+	to, kept, bound := find(a.session, a.set, now)
 	if !bound {
 		return
 	}

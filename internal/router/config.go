@@ -18,7 +18,8 @@ import (
 type Config struct {
 	// MaxInFlight is how many requests one worker may have in flight before it counts as saturated. When every candidate
 	// is saturated a request is turned away with 429 and retry-after. 0: no limit, requests queue inside the engines.
-	// Too low a value wastes batch size: engines batch up to 256 sequences.
+	// Too low a value wastes batch size: engines batch up to 256 sequences. A worker may have a lower limit of its own, in the
+	// workers file.
 	MaxInFlight int `yaml:"max_in_flight"`
 	// Saturation are the other limits of a worker.
 	Saturation SaturationConfig `yaml:"saturation"`

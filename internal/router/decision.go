@@ -9,6 +9,7 @@ import (
 
 	"attache/indexer"
 	"attache/internal/block"
+	"attache/internal/hints"
 	"attache/internal/prompt"
 	"attache/internal/slot"
 	"attache/internal/traceparent"
@@ -84,16 +85,17 @@ type record struct {
 	why                            prompt.Reason
 	count                          int // prompt tokens that the engine should report if our model folder is right; 0: nothing is claimed
 	stream                         bool
-	fresh                          bool             // the worker that answers must store new blocks
-	slot                           slot.Slot        // that was chosen
-	flight                         *flight          // nil: its blocks are remembered, not told
-	mark                           indexer.Mark     // what the slot was believed to hold
-	blocks                         int              // of the prompt, full ones
-	available, captured            int              // cached tokens: best any candidate offered, the chosen one's
-	named                          []*worker.Worker // as in Destinations
-	ranked                         []scoring.Ranked // best first, at most scoring.Best
-	candidates                     int
-	policy                         string             // that the request asked for; "" none
+	fresh                          bool               // the worker that answers must store new blocks
+	slot                           slot.Slot          // that was chosen
+	flight                         *flight            // nil: its blocks are remembered, not told
+	mark                           indexer.Mark       // what the slot was believed to hold
+	blocks                         int                // of the prompt, full ones
+	available, captured            int                // cached tokens: best any candidate offered, the chosen one's
+	named                          []*worker.Worker   // as in Destinations
+	ranked                         []scoring.Ranked   // best first, at most scoring.Best
+	candidates, excluded           int                // how many could serve, and how many could not
+	hints                          hints.Kinds        // that were said and believed
+	policy                         string             // that decided
 	parent                         traceparent.Parent // of whoever sent it
 	began                          time.Time          // what phases count from
 	clocked                        bool               // every phase is timed

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,13 +12,41 @@ import (
 // NoWorkerError says that nobody can take the request now. It becomes HTTP 503.
 type NoWorkerError struct {
 	Pool string
-	// Why counts the pool's workers by what keeps them out, as in "2 unhealthy, 1 draining"; "no workers known" when the
-	// pool is empty, "excluded by the gateway's subset" when the hint left nobody.
+	// Why counts the pool's workers by what keeps them out, as in "1 draining, 2 outside the gateway's subset"; "no workers
+	// known" when the pool is empty.
 	Why string
 }
 
 func (e *NoWorkerError) Error() string {
 	return fmt.Sprintf("no worker of pool %q can take the request: %s", e.Pool, e.Why)
+}
+
+// TooLongError says that prompt and answer are longer than any worker of the pool takes. It becomes HTTP 400.
+type TooLongError struct {
+	Pool string
+	// PromptTokens is how long the prompt is, as engines count it, and AnswerTokens how long the request lets the answer be;
+	// 1 when it does not say.
+	PromptTokens, AnswerTokens int
+	// Limit is how many tokens the worker with the longest context takes, for both together.
+	Limit int
+}
+
+func (e *TooLongError) Error() string {
+	if e.AnswerTokens <= 1 {
+		return fmt.Sprintf("the model's context has %d tokens, and the prompt has %d, which leaves no room for an answer; "+
+			"shorten the prompt", e.Limit, e.PromptTokens)
+	}
+	return fmt.Sprintf("the model's context has %d tokens, and the request asks for %d: %d in the prompt and up to %d in the answer; "+
+		"shorten the prompt or lower max_tokens", e.Limit, e.PromptTokens+e.AnswerTokens, e.PromptTokens, e.AnswerTokens)
+}
+
+// reasonOf is the name of an error by which a request was turned away before it came to the gate, for metrics.
+func reasonOf(err error) string {
+	var long *TooLongError
+	if errors.As(err, &long) {
+		return "context_length"
+	}
+	return "no_worker"
 }
 
 // ShedError says that every worker is at its limit and the request was turned away, at once or after it had waited. It becomes

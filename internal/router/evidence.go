@@ -98,14 +98,24 @@ func (h *held) of(p *pool, cfg *events.Config, s slot.Slot, now time.Time) (bloc
 	return blocks, 1 - worth/float64(blocks)
 }
 
-// candidates joins what is known of every eligible rank into plain numbers.
-func (r *Router) candidates(p *pool, s *scratch, now time.Time) []scoring.Candidate {
-	dst := s.candidates[:0]
+// compete joins what is known of every rank that may serve into plain numbers.
+func (a *attempt) compete(now time.Time) {
+	r, p, s, h := a.router, a.pool, a.scratch, &a.req.Hints
+	dst, capped := s.candidates[:0], false
 	block, tokens := s.chain.BlockTokens, s.chain.Tokens
 	most := max(0, (tokens-1)/block*block) // engines compute the last token of a prompt, whatever they hold
 	for _, w := range s.eligible {
-		stats, slots := w.Stats(), w.Slots()
+		stats, slots, traits := w.Stats(), w.Slots(), &w.Traits
+		preference := 0.0
+		if h.Preferred[0].Name != "" {
+			preference = preferenceOf(w, h)
+		}
+		own := (traits.MaxInFlight + len(slots) - 1) / len(slots) // its ranks share the limit
+		capped = capped || own > 0
 		for _, n := range slots {
+			if h.Ranked && n != rankSlot(w, h.Rank) {
+				continue
+			}
 			blocks, doubt := s.held.of(p, &r.cfg.Events, n, now)
 			heldTokens := 0
 			if p.modeOf(n) == events.Exact {
@@ -118,10 +128,15 @@ func (r *Router) candidates(p *pool, s *scratch, now time.Time) []scoring.Candid
 				KVCapacityTokens: stats.Blocks * stats.BlockTokens / len(slots),
 				KVHeldTokens:     heldTokens,
 				Live:             p.follows(&s.chain, n),
+				MaxInFlight:      own, Preference: preference,
+				BatchTokens: traits.BatchTokens, Memory: traits.MemoryBytes, Distance: traits.Distance,
 			})
 		}
 	}
-	return dst
+	s.candidates = dst
+	if capped && s.demand.Limits == nil {
+		s.demand.Limits = &a.limits // so that it is asked whether there is room
+	}
 }
 
 // staleStats is how old an engine's figures may be before they are not used.

@@ -99,9 +99,14 @@ func (a *attempt) limit() {
 	}
 }
 
+// capped reports whether a candidate has a limit of its own.
+func (a *attempt) capped() bool {
+	return slices.ContainsFunc(a.candidates, func(c scoring.Candidate) bool { return c.MaxInFlight > 0 })
+}
+
 // pass books the request, now or when there is room for it. The error is a *ShedError, *NoWorkerError or the context's.
 func (g *gate) pass(ctx context.Context, a *attempt) error {
-	if a.demand.Limits == nil {
+	if a.demand.Limits == nil && !a.capped() {
 		a.pick()
 		return nil
 	}
@@ -212,7 +217,8 @@ func (a *attempt) flow() string {
 // not hold up the others.
 func (a *attempt) lane() uint64 {
 	s, h := &a.req.Subset, &a.req.Hints
-	if !s.Stated && h.Worker == "" && !h.Ranked && h.Required[0] == "" && a.only == slot.None {
+	adapter := a.out[ExcludedModel] > 0
+	if !s.Stated && h.Worker == "" && !h.Ranked && h.Required[0] == "" && a.only == slot.None && !adapter {
 		return 0
 	}
 	var hash xxh3.Hasher
@@ -225,6 +231,9 @@ func (a *attempt) lane() uint64 {
 	_, _ = hash.WriteString("\x00" + h.Worker)
 	for _, t := range h.Required {
 		_, _ = hash.WriteString("\x00" + t)
+	}
+	if adapter {
+		_, _ = hash.WriteString("\x00\x00" + a.screen.model)
 	}
 	rank := -1
 	if h.Ranked {

@@ -18,6 +18,7 @@ type metrics struct {
 	refused    *prometheus.CounterVec // requests that got no decision, by pool and reason
 	dropped    *prometheus.CounterVec // those that found no room, by pool and reason in llm-d's words
 	expired    *prometheus.CounterVec // bookings given up, by pool
+	excluded   *prometheus.CounterVec // requests that some worker could not serve, by pool and reason
 	waited     *prometheus.HistogramVec
 	depth      *prometheus.Desc     // requests that wait, by pool
 	seconds    prometheus.Histogram // time that Route took
@@ -54,7 +55,7 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 	}
 	m := &metrics{
 		requests: counter("decisions_total", "Decisions made.", "pool"),
-		refused: counter("refused_total", "Requests that got no decision: no_worker (503), shed (429), unknown_model (404), client_left.",
+		refused: counter("refused_total", "Requests that got no decision: no_worker (503), shed (429), unknown_model (404), client_left, context_length (400).",
 			"pool", "reason"),
 		dropped: counter("dropped_total", "Requests that found no room on any worker, by what became of them; the reason is that of "+
 			"the header x-llm-d-request-dropped-reason.", "pool", "reason"),
@@ -62,6 +63,8 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 		waited:   histogram("queue_seconds", "Time that requests waited for a worker with room, in seconds; only those that had to."),
 		depth:    prometheus.NewDesc("attache_router_queue_depth", "Requests that wait for a worker with room.", []string{"pool"}, nil),
 		sessions: prometheus.NewDesc("attache_router_sessions", "Sessions that are bound to a worker.", []string{"pool"}, nil),
+		excluded: counter("excluded_total", "Requests that at least one worker of the pool could not serve, by what kept it out: its health, or "+
+			"what the request demands.", "pool", "reason"),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "attache_router_decision_seconds",
 			Help:    "Time from a complete request to its decision, in seconds.",
 			Buckets: []float64{1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, .1, 1, 10}}),
@@ -97,8 +100,11 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 			available: m.cached.WithLabelValues(p.name, "available"), captured: m.cached.WithLabelValues(p.name, "captured"),
 			waited: m.waited.WithLabelValues(p.name),
 		}
-		for _, reason := range []string{"no_worker", "shed", "client_left"} {
+		for _, reason := range []string{"no_worker", "shed", "client_left", "context_length"} {
 			m.refused.WithLabelValues(p.name, reason)
+		}
+		for why := Admitted + 1; why < exclusions; why++ {
+			p.counters.excluded[why] = m.excluded.WithLabelValues(p.name, why.String())
 		}
 		m.cached.WithLabelValues(p.name, "delivered")
 		for _, outcome := range []string{"ok", "client_error", "server_error", "aborted", "broken"} {
@@ -161,10 +167,13 @@ func (m *metrics) turnedAway(pool, reason string) { m.refused.WithLabelValues(po
 func (m *metrics) notPassed(pool string, err error) {
 	var shed *ShedError
 	var nobody *NoWorkerError
+	var long *TooLongError
 	switch {
 	case errors.As(err, &shed):
 		m.turnedAway(pool, "shed")
 		m.dropped.WithLabelValues(pool, string(shed.Reason)).Inc()
+	case errors.As(err, &long):
+		m.turnedAway(pool, reasonOf(err))
 	case errors.As(err, &nobody):
 		m.turnedAway(pool, "no_worker")
 		m.dropped.WithLabelValues(pool, string(queue.RejectedNoEndpoints)).Inc()
@@ -190,6 +199,16 @@ func (m *metrics) decided(rec *record, took time.Duration) {
 type counters struct {
 	requests, prompt, available, captured prometheus.Counter
 	waited                                prometheus.Observer
+	excluded                              [exclusions]prometheus.Counter
+}
+
+// exclude counts a request once for every reason for which workers could not serve it.
+func (c *counters) exclude(x *excluded) {
+	for why, n := range x {
+		if n > 0 {
+			c.excluded[why].Inc()
+		}
+	}
 }
 
 func (m *metrics) finished(rec *record, o *Outcome) {

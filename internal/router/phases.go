@@ -136,7 +136,7 @@ func (r *Router) tell(rec *record) {
 	f := &Finished{
 		Parent: rec.parent, Began: rec.began, Phases: phases, Waited: rec.waited,
 		ID: rec.id(), RequestID: rec.requestID, Path: rec.path, Model: rec.model, Pool: rec.pool.name,
-		Policy: rec.pool.scorer.PolicyOf(rec.policy), Rung: rec.rung.String(), Why: string(rec.why), Worker: rec.named[0].Name,
+		Policy: rec.policy, Rung: rec.rung.String(), Why: string(rec.why), Worker: rec.named[0].Name,
 		PromptTokens: rec.promptTokens, Available: rec.available, Captured: rec.captured, PredictedTTFT: rec.booking.PredictedTTFT, Outcome: out,
 	}
 	if out != nil {

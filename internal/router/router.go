@@ -148,7 +148,8 @@ func New(p Params) (*Router, error) {
 }
 
 // Route chooses a worker for the request and books its load there, after a wait if that is configured. The caller must call
-// Decision.Done.End exactly when the request is over. Errors are *NoWorkerError, *ShedError, *UnknownModelError or the context's.
+// Decision.Done.End exactly when the request is over. Errors are *NoWorkerError, *TooLongError, *ShedError,
+// *UnknownModelError or the context's.
 func (r *Router) Route(ctx context.Context, req *Request) (*Decision, error) {
 	s := r.scratch.Get().(*scratch) //nolint:forcetypeassert // New makes the pool
 	defer r.scratch.Put(s)
@@ -179,19 +180,19 @@ func (r *Router) chain(ctx context.Context, p *pool, s *scratch, req *Request, m
 		q.Engine, q.Dialect = s.eligible[0].Endpoint, dialectOf(s.eligible[0])
 	}
 	p.keyer.Chain(ctx, &s.chain, &q)
-	r.metrics.chain(p, &s.chain)
 }
 
 // decide turns the ranking into a decision and remembers it for the way back.
 func (r *Router) decide(a *attempt) *Decision {
 	rec, p, req, s, set := a.rec, a.pool, a.req, a.scratch, a.set
 	rec.ranked, rec.waited = a.ranked, a.waited
-	rec.began, rec.clocked, rec.phases, rec.parent, rec.policy = a.began, a.clocked, a.phases, req.Timing.Parent, req.Hints.Policy
+	rec.began, rec.clocked, rec.phases, rec.parent = a.began, a.clocked, a.phases, req.Timing.Parent
 	rec.model, rec.requestID, rec.path, rec.tenant = a.names.asked, req.ID, req.Path, req.Tenant
 	rec.promptTokens, rec.rung, rec.why, rec.blocks = s.chain.Tokens, s.chain.Rung, s.chain.Why, len(s.chain.Hashes)
 	rec.blockTokens, rec.session = s.chain.BlockTokens, a.session
 	rec.flow = a.flow()
-	rec.captured, rec.candidates = rec.ranked[0].CachedTokens, len(s.candidates)
+	rec.captured, rec.candidates, rec.excluded = rec.ranked[0].CachedTokens, len(s.candidates), a.out.total()
+	rec.hints, rec.policy = req.Hints.Said(), p.scorer.Deciding(s.demand.Policy)
 	rec.chain = append(r.chains.get(), s.chain.Hashes...)
 	rec.stream = req.Scan != nil && req.Scan.Stream
 	if s.chain.Ours {

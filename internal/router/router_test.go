@@ -173,9 +173,9 @@ func TestEligibility(t *testing.T) {
 		subset Subset
 		why    string
 	}{
-		"empty subset":    {Subset{Stated: true}, "the gateway's subset excludes all that could"},
-		"unknown in it":   {Subset{Stated: true, Endpoints: []netip.AddrPort{addr(99)}}, "the gateway's subset excludes all that could"},
-		"unhealthy in it": {Subset{Stated: true, Endpoints: []netip.AddrPort{addr(2)}}, "the gateway's subset excludes all that could"},
+		"empty subset":    {Subset{Stated: true}, "6 outside the gateway's subset"},
+		"unknown in it":   {Subset{Stated: true, Endpoints: []netip.AddrPort{addr(99)}}, "6 outside the gateway's subset"},
+		"unhealthy in it": {Subset{Stated: true, Endpoints: []netip.AddrPort{addr(2)}}, "1 unhealthy, 5 outside the gateway's subset"},
 	} {
 		var nobody *NoWorkerError
 		if _, err := only(c.subset); !errors.As(err, &nobody) || nobody.Why != c.why {

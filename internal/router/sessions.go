@@ -106,7 +106,7 @@ func (s *sessions) find(key uint64, set *worker.Set, now time.Time) (at slot.Slo
 		return slot.None, false, false
 	}
 	b := e.Value.(*session) //nolint:forcetypeassert // nothing else is in the list
-	if w := set.BySlot(b.slot); now.After(b.expires) || w == nil || w.Addr != b.addr {
+	if !b.holds(set, now) {
 		s.remove(e)
 		return slot.None, false, false
 	}
@@ -121,6 +121,24 @@ func (s *sessions) unbind(key uint64, from slot.Slot) {
 	if e := s.byKey[key]; e != nil && e.Value.(*session).slot == from { //nolint:forcetypeassert // nothing else is in the list
 		s.remove(e)
 	}
+}
+
+// peek is find which leaves what does not hold any more where it is.
+func (s *sessions) peek(key uint64, set *worker.Set, now time.Time) (at slot.Slot, kept, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.byKey[key]
+	if key == 0 || e == nil {
+		return slot.None, false, false
+	}
+	b := e.Value.(*session) //nolint:forcetypeassert // nothing else is in the list
+	return b.slot, b.kept, b.holds(set, now)
+}
+
+// holds reports whether the session is bound still: its worker is there, and its time is not over.
+func (b *session) holds(set *worker.Set, now time.Time) bool {
+	w := set.BySlot(b.slot)
+	return !now.After(b.expires) && w != nil && w.Addr == b.addr
 }
 
 // drop forgets a session: it is over.

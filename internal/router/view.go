@@ -75,9 +75,17 @@ type Explained struct {
 	Candidates                                          []ExplainedCandidate
 	CandidatesTotal                                     int
 	PredictedTTFT                                       time.Duration
-	Ended                                               bool
-	Outcome                                             *Outcome // nil until Envoy reported
-	Served                                              string   // worker name; "" unknown
+	Policy                                              string        // that decided
+	Hints                                               []string      // that were said and believed
+	Waited                                              time.Duration // for a worker with room
+	Excluded                                            int           // workers that could not serve it
+	// Regret is how much more the chosen candidate cost than the cheapest, in the unit of their terms; where the policy compares
+	// no costs it is not Compared.
+	Regret   float64
+	Compared bool
+	Ended    bool
+	Outcome  *Outcome // nil until Envoy reported
+	Served   string   // worker name; "" unknown
 }
 
 // ExplainedCandidate is one worker as the decision saw it.
@@ -240,6 +248,7 @@ func (r *Router) Decisions(limit int) []Explained {
 			ID: rec.id(), RequestID: rec.requestID, Path: rec.path, Model: rec.model, Pool: rec.pool.name, Tenant: rec.tenant,
 			Rung: rec.rung.String(), Why: string(rec.why), At: rec.at, PromptTokens: rec.promptTokens, Available: rec.available,
 			Captured: rec.captured, CandidatesTotal: rec.candidates, PredictedTTFT: rec.booking.PredictedTTFT,
+			Policy: rec.policy, Hints: rec.hints.Names(), Waited: rec.waited, Excluded: rec.excluded,
 		}
 		for _, w := range rec.named {
 			v.Named = append(v.Named, w.Name)
@@ -251,6 +260,7 @@ func (r *Router) Decisions(limit int) []Explained {
 			}
 			v.Candidates = append(v.Candidates, ExplainedCandidate{Worker: name, CachedTokens: c.CachedTokens, Terms: c.Terms})
 		}
+		v.Regret, v.Compared = regret(rec.ranked)
 		rec.mu.Lock()
 		v.Ended, v.Outcome = !rec.ended.IsZero(), rec.out
 		rec.mu.Unlock()
@@ -262,6 +272,20 @@ func (r *Router) Decisions(limit int) []Explained {
 		views[i] = v
 	}
 	return views
+}
+
+// regret is how much more the first candidate cost than the cheapest one with room that the policy's rule did not pass over.
+func regret(ranked []scoring.Ranked) (more float64, compared bool) {
+	first := &ranked[0].Terms
+	if first.Unit == scoring.None || first.Unit == scoring.Turns {
+		return 0, false
+	}
+	for i := range ranked {
+		if t := &ranked[i].Terms; !t.Saturated && !t.Passed {
+			more = max(more, first.Total-t.Total)
+		}
+	}
+	return more, true
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -90,6 +90,8 @@ type fileForm struct {
 		Drain   bool              `yaml:"drain"`
 		Labels  map[string]string `yaml:"labels"`
 		Events  fileEvents        `yaml:"events"`
+		// MaxInFlight is the label of that name, for all to see.
+		MaxInFlight int `yaml:"max_in_flight"`
 	} `yaml:"workers"`
 	Endpoints []struct {
 		Name      string            `yaml:"name"`
@@ -167,6 +169,9 @@ func parseFile(text []byte, pool string, engine Engine) ([]Spec, error) {
 		if !s.Engine.Valid() {
 			return fmt.Errorf("worker %s: engine %q: must be auto, vllm, sglang or trtllm", s.Name, s.Engine)
 		}
+		if _, err := ParseTraits(s.Labels); err != nil {
+			return fmt.Errorf("worker %s: %w", s.Name, err)
+		}
 		specs = append(specs, s)
 		return nil
 	}
@@ -174,6 +179,12 @@ func parseFile(text []byte, pool string, engine Engine) ([]Spec, error) {
 		events, err := w.Events.source()
 		if err != nil {
 			return nil, fmt.Errorf("worker %s: %w", cmp.Or(w.Name, w.Address), err)
+		}
+		if w.MaxInFlight != 0 {
+			if w.Labels == nil {
+				w.Labels = map[string]string{}
+			}
+			w.Labels[labelMaxInFlight] = strconv.Itoa(w.MaxInFlight)
 		}
 		if err := add(Spec{Name: w.Name, Address: w.Address, Pool: w.Pool, Engine: w.Engine, Drain: w.Drain, Labels: w.Labels,
 			Events: events}); err != nil {

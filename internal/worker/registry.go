@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -47,10 +48,10 @@ type entry struct {
 	spec  Spec
 	slots []slot.Slot // one for each data-parallel rank
 	live  *atomic.Pointer[Stats]
-	names *atomic.Pointer[[]string] // of the base model
-	now   *Worker                   // as it was published last
-	stop  func()                    // ends looking after it
-	probe chan struct{}             // asks for a check at once
+	names *atomic.Pointer[Served]
+	now   *Worker       // as it was published last
+	stop  func()        // ends looking after it
+	probe chan struct{} // asks for a check at once
 }
 
 // New makes an empty registry.
@@ -118,7 +119,7 @@ func (r *Registry) Apply(source string, specs []Spec) {
 	for _, addr := range inOrder {
 		e := r.entries[addr]
 		if e == nil {
-			e = &entry{slots: []slot.Slot{r.slots.take(now)}, live: new(atomic.Pointer[Stats]), names: new(atomic.Pointer[[]string]), probe: make(chan struct{}, 1)}
+			e = &entry{slots: []slot.Slot{r.slots.take(now)}, live: new(atomic.Pointer[Stats]), names: new(atomic.Pointer[Served]), probe: make(chan struct{}, 1)}
 			r.entries[addr] = e
 		}
 		e.spec, e.drain = wanted[addr], wanted[addr].Drain
@@ -230,7 +231,8 @@ func (r *Registry) publishLocked(now time.Time) {
 		before := e.now
 		if before == nil || before.State != state || before.Cause != cause || before.Epoch != e.epoch || !sameSpec(&before.Spec, &e.spec) ||
 			len(before.slots) != len(e.slots) {
-			e.now = &Worker{Spec: e.spec, Slot: e.slots[0], State: state, Cause: cause, Since: now, Epoch: e.epoch,
+			traits, _ := ParseTraits(e.spec.Labels) // files with bad ones were refused
+			e.now = &Worker{Spec: e.spec, Traits: traits, Slot: e.slots[0], State: state, Cause: cause, Since: now, Epoch: e.epoch,
 				Endpoint: addr.String(), live: e.live, served: e.names, slots: slices.Clone(e.slots)}
 			if before != nil && before.State == state {
 				e.now.Since = before.Since
@@ -253,7 +255,8 @@ func (r *Registry) publishLocked(now time.Time) {
 }
 
 func sameSpec(a, b *Spec) bool {
-	return a.Name == b.Name && a.Pool == b.Pool && a.Engine == b.Engine && a.Drain == b.Drain && a.Events == b.Events
+	return a.Name == b.Name && a.Pool == b.Pool && a.Engine == b.Engine && a.Drain == b.Drain && a.Events == b.Events &&
+		maps.Equal(a.Labels, b.Labels)
 }
 
 // maxRanks bounds the data-parallel ranks of a worker.

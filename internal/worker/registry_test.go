@@ -407,3 +407,48 @@ func TestEveryRankHasASlot(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatEnginesServeIsRead: names, adapters and context length, of SGLang from its server information where its list lacks it.
+func TestWhatEnginesServeIsRead(t *testing.T) {
+	for _, c := range []struct{ name, metrics, models, info, want string }{
+		{"vLLM", "vllm:num_requests_running 0\n", `{"data":[{"id":"m","max_model_len":4096},{"id":"l","parent":"m"}]}`, "", "[m] [l] 4096"},
+		{"SGLang", "sglang:num_running_reqs 0\n", `{"data":[{"id":"m"}]}`, `{"context_length":8192}`, "[m] [] 8192"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mux := http.NewServeMux()
+			for path, text := range map[string]string{"/health": "ok", "/model_info": "{}", "/metrics": c.metrics, "/v1/models": c.models, "/server_info": c.info} {
+				mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) })
+			}
+			server := httptest.NewServer(mux)
+			t.Cleanup(server.Close)
+			e := &fakeEngine{Server: server}
+			r, _ := running(t, nil)
+			r.Apply("test", []Spec{e.spec("a")})
+			eventually(t, c.want, func() bool {
+				ws := r.Set().All()
+				said := ws[0].Served()
+				return said != nil && fmt.Sprint(said.Names, said.Adapters, said.MaxTokens) == c.want
+			})
+		})
+	}
+}
+
+// TestLabelsChangeAtOnce: a file that changes nothing but labels is news.
+func TestLabelsChangeAtOnce(t *testing.T) {
+	r, err := New(DefaultConfig(), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := Spec{Name: "a", Pool: "p", Addr: netip.MustParseAddrPort("10.0.0.1:80"), Labels: map[string]string{"role": "decode"}}
+	r.Apply("test", []Spec{spec})
+	before := r.Set().Version
+	r.Apply("test", []Spec{spec})
+	if r.Set().Version != before {
+		t.Error("the same list made another set")
+	}
+	spec.Labels = map[string]string{"role": "prefill"}
+	r.Apply("test", []Spec{spec})
+	if r.Set().Version == before || !r.Set().All()[0].Traits.Prefill {
+		t.Error("changed labels were not taken in")
+	}
+}

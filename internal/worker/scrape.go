@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ const look = 250 * time.Millisecond
 // readMetrics reads one engine's metrics until ctx ends: often while it has requests, seldom while it has none. A failed
 // reading is shown and counted; it does not make a worker unhealthy, because not every engine has metrics.
 func (r *Registry) readMetrics(ctx context.Context, spec Spec, s slot.Slot, live *atomic.Pointer[Stats],
-	names *atomic.Pointer[[]string]) {
+	served *atomic.Pointer[Served]) {
 	page := make([]byte, 0, 64<<10)
 	var asked time.Time
 	var started float64
@@ -44,10 +45,11 @@ func (r *Registry) readMetrics(ctx context.Context, spec Spec, s slot.Slot, live
 		}
 		r.metrics.readings.WithLabelValues(result(err == nil)).Inc()
 		if err == nil && (time.Since(asked) > modelsAge || stats.ProcessStart != started) {
-			asked, started = time.Now(), stats.ProcessStart
-			if list, err := r.readModels(ctx, spec); err == nil {
-				names.Store(&list)
+			said, err := r.readServed(ctx, spec, cmp.Or(stats.Engine, spec.Engine))
+			if err == nil || stats.ProcessStart != started { // what another process served says nothing of this one
+				served.Store(said)
 			}
+			asked, started = time.Now(), stats.ProcessStart
 		}
 		live.Store(&stats)
 		if stats.ProcessStart != 0 {

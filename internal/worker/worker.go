@@ -78,8 +78,11 @@ type Worker struct {
 	Epoch    uint64    // one more for every time its process was seen gone or restarted: its KV cache is empty since
 	Endpoint string    // Addr as text
 
+	// Traits is what its labels say.
+	Traits Traits
+
 	live   *atomic.Pointer[Stats]
-	served *atomic.Pointer[[]string]
+	served *atomic.Pointer[Served]
 	slots  []slot.Slot
 }
 
@@ -89,11 +92,17 @@ func (w *Worker) Serves(model string) bool {
 	if model == w.Stats().Model {
 		return true
 	}
+	served := w.Served()
+	return served != nil && slices.Contains(served.Names, model)
+}
+
+// Served is what the engine said it serves; nil when it was not asked yet, or does not tell. It changes without a new Set, and
+// must not be changed.
+func (w *Worker) Served() *Served {
 	if w.served == nil {
-		return false
+		return nil
 	}
-	names := w.served.Load()
-	return names != nil && slices.Contains(*names, model)
+	return w.served.Load()
 }
 
 // Slots are the worker's data-parallel ranks, at least one; the first is Slot. The slice must not be changed.
@@ -115,9 +124,18 @@ func (w *Worker) WithStats(s Stats) *Worker {
 	return &c
 }
 
+// WithServed is the worker as if its engine had told that it serves this, for tests.
+func (w *Worker) WithServed(s Served) *Worker {
+	c := *w
+	c.served = new(atomic.Pointer[Served])
+	c.served.Store(&s)
+	return &c
+}
+
 // NewWorker makes a worker in a given state, for tests and benchmarks. ranks are the slots of further data-parallel ranks.
 func NewWorker(spec Spec, s slot.Slot, state State, ranks ...slot.Slot) *Worker {
-	return &Worker{Spec: spec, Slot: s, State: state, Endpoint: spec.Addr.String(), slots: append([]slot.Slot{s}, ranks...)}
+	traits, _ := ParseTraits(spec.Labels)
+	return &Worker{Spec: spec, Slot: s, State: state, Endpoint: spec.Addr.String(), Traits: traits, slots: append([]slot.Slot{s}, ranks...)}
 }
 
 // Eligible reports whether the worker may be chosen.

@@ -56,11 +56,17 @@ function detail(d) {
   fact('Model', d.model);
   fact('Path', d.path);
   fact('Prompt', `${join(count(d.prompt_tokens, 'tokens'))}${d.rung ? `, ${d.rung}` : ''}`);
-  fact('From cache', known(d.delivered_cached_tokens) ? join(count(d.delivered_cached_tokens, 'tokens')) : 'not reported');
+  fact('From cache', `${join(count(d.captured_tokens, 'tokens'))} expected, ` +
+    (known(d.delivered_cached_tokens) ? `${join(count(d.delivered_cached_tokens))} reported` : 'not reported') +
+    (d.available_tokens > d.captured_tokens ? `; another held ${join(count(d.available_tokens))}` : ''));
   fact('TTFT', `${join(seconds(d.ttft_s))}, predicted ${join(seconds(d.predicted_ttft_s))}`);
   fact('In the engine', join(seconds(d.engine_ttft_s)));
   fact('Answered by', d.served && `${d.served}${d.attempts > 1 ? `, attempt ${d.attempts}` : ''}`);
   fact('Then', d.alternatives.join(', '));
+  fact('Policy', d.policy && `${d.policy}${d.regret > 0 ? `; the cheapest costs ${join(cost(d.regret, d.candidates[0]?.unit))} less` : ''}`);
+  fact('Waited', d.waited_s > 0 && join(seconds(d.waited_s)));
+  fact('Left out', d.excluded > 0 && plural(d.excluded, 'worker'));
+  fact('Hints', d.hints.map((hint) => hint.replaceAll('_', ' ')).join(', '));
 
   const highest = Math.max(...d.candidates.map((c) => c.total ?? 0), 1e-9);
   const names = [...new Set(d.candidates.flatMap((c) => c.terms.map((t) => t.name)))];
