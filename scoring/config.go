@@ -93,11 +93,11 @@ func DefaultConfig() Config {
 	return Config{
 		Policy:      nameTime,
 		Temperature: 0,
-		Alpha:       0.06,
-		Again:       0.25,
-		Crowd:       0.03,
+		Alpha:       0.04,
+		Again:       0.35,
+		Crowd:       0.07,
 		Evict:       1,
-		Room:        3,
+		Room:        1,
 		Speed:       SpeedConfig{Profile: profiles[0].name},
 		Dynamo: DynamoConfig{
 			OverlapScoreCredit: 1, PrefillLoadScale: 1, HostCacheHitWeight: 0.75, DiskCacheHitWeight: 0.25,
