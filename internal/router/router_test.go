@@ -485,6 +485,37 @@ func BenchmarkRoute(b *testing.B) {
 	}
 }
 
+// BenchmarkCore is a decision once its chain is there: who holds what, sixteen candidates, one booked, and its end.
+func BenchmarkCore(b *testing.B) {
+	states := make([]worker.State, 16)
+	for i := range states {
+		states[i] = worker.Ready
+	}
+	fl := &fleet{set: worker.NewSet(workers("default", 1, states...)...)}
+	r, err := New(Params{Config: DefaultConfig(), Pools: []PoolConfig{{Name: "default"}}, Replica: "r", Workers: fl, Now: time.Now,
+		Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	req := chatOf(b, "m", long("seen before", 16_400)) // 128 blocks
+	d, err := r.Route(context.Background(), req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	d.Done.End()
+	a := attempt{scratch: new(scratch), rec: new(record)}
+	if err := r.examine(context.Background(), req, &a); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(len(a.chain.Hashes)), "blocks")
+	b.ReportAllocs()
+	for b.Loop() {
+		a.survey(a.started)
+		a.pick()
+		a.rec.booking.End()
+	}
+}
+
 func TestRanks(t *testing.T) {
 	spec := func(n int) worker.Spec {
 		return worker.Spec{Name: fmt.Sprintf("w%d", n), Pool: "default", Address: addr(n).String(), Addr: addr(n)}
