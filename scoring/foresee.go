@@ -8,6 +8,12 @@ import (
 // Policies are the names of all policies, in the order of the documentation.
 func Policies() []string { return slices.Clone(policies) }
 
+// Policies that want something of their caller: bindings of sessions (Candidate.Bound), names that last (Candidate.ID).
+const (
+	PolicySession = nameSession
+	PolicyCHWBL   = nameCHWBL
+)
+
 // Deciding is the name of the policy that decides on a request which asks for one; "" asks for none.
 func (s *Scorer) Deciding(asked string) string { return s.policyOf(&Demand{Policy: asked}).Name() }
 

@@ -159,7 +159,7 @@ func (a *attempt) pick() bool {
 func (a *attempt) remember() {
 	cfg, ttl := &a.router.cfg.Affinity, a.req.Hints.CacheTTL
 	kept := ttl > 0
-	if cfg.Mode != affinityOff || a.pool.scorer.Policy() == "session" {
+	if cfg.Mode != affinityOff || a.rec.policy == scoring.PolicySession {
 		ttl = max(ttl, cfg.TTL)
 	}
 	switch {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zeebo/xxh3"
+
 	"attache/indexer/events"
 	"attache/indexer/runs"
 	"attache/internal/prompt"
@@ -104,6 +106,7 @@ func (a *attempt) compete(now time.Time) {
 	dst, capped := s.candidates[:0], false
 	block, tokens := s.chain.BlockTokens, s.chain.Tokens
 	most := max(0, (tokens-1)/block*block) // engines compute the last token of a prompt, whatever they hold
+	hashed := p.scorer.Deciding(s.demand.Policy) == scoring.PolicyCHWBL
 	for _, w := range s.eligible {
 		stats, slots, traits := w.Stats(), w.Slots(), &w.Traits
 		preference := 0.0
@@ -121,8 +124,12 @@ func (a *attempt) compete(now time.Time) {
 			if p.modeOf(n) == events.Exact {
 				heldTokens = p.ledger.OnDevice(n) * block
 			}
+			id := uint64(0)
+			if hashed {
+				id = xxh3.HashStringSeed(w.Endpoint, uint64(w.Rank(n)))
+			}
 			dst = append(dst, scoring.Candidate{
-				Slot: n, CachedTokens: min(blocks*block, most), Doubt: doubt, Tiers: s.held.tiers(n),
+				ID: id, Slot: n, CachedTokens: min(blocks*block, most), Doubt: doubt, Tiers: s.held.tiers(n),
 				EngineRunning: stats.Running / len(slots), EngineWaiting: stats.Waiting / len(slots), EngineKVUse: stats.KVUsage,
 				Stale:            now.Sub(stats.At) > staleStats,
 				KVCapacityTokens: stats.Blocks * stats.BlockTokens / len(slots),

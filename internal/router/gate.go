@@ -99,14 +99,9 @@ func (a *attempt) limit() {
 	}
 }
 
-// capped reports whether a candidate has a limit of its own.
-func (a *attempt) capped() bool {
-	return slices.ContainsFunc(a.candidates, func(c scoring.Candidate) bool { return c.MaxInFlight > 0 })
-}
-
 // pass books the request, now or when there is room for it. The error is a *ShedError, *NoWorkerError or the context's.
 func (g *gate) pass(ctx context.Context, a *attempt) error {
-	if a.demand.Limits == nil && !a.capped() {
+	if a.demand.Limits == nil {
 		a.pick()
 		return nil
 	}
