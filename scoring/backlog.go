@@ -5,10 +5,10 @@ import "attache/internal/slot"
 // slotLoad is what is booked on one slot, with the clock that works its prefill off. It is not safe for concurrent use.
 //
 // The backlog is a list of bookings in the order they were made, and the slot works on the first. Where the end of a prefill
-// is told (Candidate.Live), a booking stays until then, and of the first one at least a tenth is left. Where it is not, the
-// wall clock works the first off, and when that has nothing left the next one's turn comes; what leaves early takes only what
-// it has left. Estimates are kept raw, that is without the speed factor k: a second on the clock works off 1/k seconds of
-// them, so that a better k corrects what is booked already.
+// is told and the policy holds on to it (Booking.live), a booking stays until then, and of the first one at least a tenth is
+// left. Otherwise the wall clock works the first off, and when that has nothing left the next one's turn comes; what leaves
+// early takes only what it has left. Estimates are kept raw, that is without the speed factor k: a second on the clock works
+// off 1/k seconds of them, so that a better k corrects what is booked already.
 type slotLoad struct {
 	Load
 	speed

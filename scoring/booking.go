@@ -33,7 +33,9 @@ type Booking struct {
 	older, newer *Booking  // among all
 	prefill      float64   // raw seconds of prefill, less what is known to be computed
 	left         float64   // of them, those that the clock has not worked off
-	live         bool      // the end of its prefill will be told
+	followed     bool      // the end of its prefill will be told
+	live         bool      // and its prefill stays booked until then
+	computed     float64   // seconds from the decision until it was told; 0 not yet
 	queued       bool      // is in the backlog
 	prefilled    bool      // said to be computed
 	moved        bool
@@ -55,6 +57,9 @@ func (b *Booking) Prefilled() {
 	}
 	b.prefilled = true
 	l, now := b.load, s.update(b.load)
+	if b.followed && !b.moved {
+		b.computed = now - b.began
+	}
 	if b.live && !b.moved && l.head == b {
 		b.observed = true
 		s.calibrate(l, now-l.turn, b.own, 0)

@@ -149,7 +149,7 @@ func (w *twin) turns() {
 // of prefills, with prompts that begin alike, on slots that are forgotten. At the end, when all are over, nothing is left.
 func TestBookings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, c := newScorer(t, DefaultConfig())
+		s, c := newScorer(t, holding())
 		dumb := newTwin()
 		var bookings []*Booking
 		anyBooking := func(t *rapid.T) (*Booking, *twinEntry) {
@@ -316,10 +316,41 @@ func TestBookings(t *testing.T) {
 	})
 }
 
+// TestSecondsGoByTheClock: for policies in seconds the clock releases a prefill whose end will be told, telling ends it sooner, and
+// teaches where nothing else tells how long it took.
+func TestSecondsGoByTheClock(t *testing.T) {
+	s, c := newScorer(t, DefaultConfig())
+	one := candidates(1)
+	one[0].Live = true
+	_, a := pick(s, ask(8192), one)
+	c.wait(a.own / 2)
+	if got := s.Load(0); !near(got.QueueSeconds, a.own/2, 1e-6) {
+		t.Errorf("half of the prefill's time later %v s are left of %v", got.QueueSeconds, a.own)
+	}
+	a.Prefilled()
+	if got := s.Load(0); got.QueueSeconds != 0 || got.PrefillTokens != 0 {
+		t.Errorf("it is told to be computed: %+v", got)
+	}
+	_, b := pick(s, ask(8192), one)
+	c.wait(3 * b.own)
+	if got := s.Load(0); got.QueueSeconds != 0 || s.SpeedFactor() != 1 {
+		t.Errorf("nobody tells of the end: %+v, k is %v", got, s.SpeedFactor())
+	}
+	b.Prefilled()
+	s.Observe(b, Outcome{OutputTokens: 7})
+	if got := s.SpeedFactor(); !near(got, 3, 1e-6) {
+		t.Errorf("k is %v after a prefill that was told to have taken three times as long, and no time to first token", got)
+	}
+	s.Observe(a, Outcome{EngineTTFT: time.Duration(a.own * float64(time.Second))})
+	if got := s.SpeedFactor(); got < 1.9 || got > 2.1 {
+		t.Errorf("k is %v after one more that took as long as expected: a time to first token counts before what was told", got)
+	}
+}
+
 // TestTurn: a prefill's time begins when the one before it is over, be that told or believed, and the clock was asked late.
 func TestTurn(t *testing.T) {
 	for _, told := range []bool{true, false} {
-		s, c := newScorer(t, DefaultConfig())
+		s, c := newScorer(t, holding())
 		one := candidates(1)
 		one[0].Live = told
 		_, first := pick(s, ask(8192), one)

@@ -114,7 +114,7 @@ type floor struct {
 
 func newFloor(t *testing.T, truth ...float64) *floor {
 	t.Helper()
-	s, c := newScorer(t, DefaultConfig())
+	s, c := newScorer(t, holding())
 	n := len(truth)
 	return &floor{
 		scorer: s, clock: c, truth: truth, rnd: rand.New(rand.NewPCG(8, 9)), start: c.Time,

@@ -12,7 +12,7 @@ type Ranked struct {
 	CachedTokens int
 	Terms        Terms
 
-	live bool
+	followed bool
 }
 
 // before orders candidates: those within the limits first, of these those that are not passed over, then lowest total, then
@@ -87,7 +87,7 @@ func (s *Scorer) choose(d *Demand, candidates []Candidate, terms []Terms, dst []
 	}
 	for _, i := range order {
 		c := &candidates[i]
-		dst = append(dst, Ranked{Slot: c.Slot, CachedTokens: c.CachedTokens, Terms: terms[i], live: c.Live})
+		dst = append(dst, Ranked{Slot: c.Slot, CachedTokens: c.CachedTokens, Terms: terms[i], followed: c.Live})
 	}
 	return dst
 }

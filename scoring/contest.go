@@ -69,8 +69,8 @@ type Candidate struct {
 
 	KVCapacityTokens int // size of its KV cache; 0 not known
 	KVHeldTokens     int // tokens in its KV cache, as its events tell; 0 not known
-	// Live says that the end of this prompt's prefill on the slot will be told (Booking.Prefilled), so that its prefill stays
-	// booked until then. Otherwise the clock of predicted work releases it.
+	// Live says that the end of this prompt's prefill on the slot will be told (Booking.Prefilled). Policies that count tokens
+	// then have it booked until it is; for those in seconds the clock of predicted work releases it anyway, or Prefilled before.
 	Live bool
 	// Bound says that the request's session was answered here before.
 	Bound bool

@@ -40,12 +40,13 @@
 //
 // # The clock of predicted work
 //
-// Where a worker's events tell how far a prefill has got (Candidate.Live) its booking stays until they do, and what is left of the
-// first one is never believed to be less than a tenth. Elsewhere nobody tells when a worker has computed a prompt; the end of the
-// request does come, but much later. Holding the prefill booked until then makes long answers look like long queues. So each slot
-// works its booked prefill off, in the order of the bookings, at the predicted speed and by the wall clock; what leaves early
-// (Prefilled, End) takes only what it has left. The clock needs k to be about right, and does not see a worker wait for room in
-// its KV cache.
+// Holding a prefill booked until the request's end makes long answers look like long queues. So each slot works its booked prefill
+// off, in the order of the bookings, at the predicted speed and by the wall clock; what leaves early (Prefilled, Progress, End) takes
+// only what it has left. The clock needs k to be about right, and does not see a worker wait for room in its KV cache.
+//
+// Where a worker's events tell how far a prefill has got (Candidate.Live), policies that count tokens, as those of other projects
+// do, hold it until the events say that it is over, and what is left of the first one is never believed to be less than a tenth.
+// Policies in seconds let the clock go on: they are as good when events are quick, and not misled when they are late.
 //
 // # Saturation
 //

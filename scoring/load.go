@@ -228,7 +228,8 @@ func (s *Scorer) book(b *Booking, d *Demand, r *Ranked, now float64) {
 	l.LastTurn = s.turns
 	*b = Booking{
 		scorer: s, load: l, prompt: d.PromptTokens, blocks: d.blocks(), blockTokens: d.BlockTokens, output: s.expected(d),
-		cached: r.CachedTokens, uncached: max(d.PromptTokens-r.CachedTokens, 0), ahead: l.left, live: r.live, began: now,
+		cached: r.CachedTokens, uncached: max(d.PromptTokens-r.CachedTokens, 0), ahead: l.left, followed: r.followed,
+		live: r.followed && holds(s.policyOf(d)), began: now,
 	}
 	b.own = s.speed.Prefill(b.uncached, r.CachedTokens)
 	b.prefill = b.own
@@ -240,6 +241,16 @@ func (s *Scorer) book(b *Booking, d *Demand, r *Ranked, now float64) {
 	s.reclaim(l, d, r.CachedTokens/max(d.BlockTokens, 1))
 	s.hold(b, d.Chain)
 	s.reuse.ask(d.Chain, now)
+}
+
+// holds reports whether a policy counts a prefill until somebody says that it is over, where somebody will. Policies in seconds do
+// better with the clock, and are then not misled by events that come late: saying so only ends what the clock has left.
+func holds(p Policy) bool {
+	switch p.(type) {
+	case *timePolicy, *preble:
+		return false
+	}
+	return true
 }
 
 // reclaim takes the blocks that a request finds in its slot's cache, and that no other request there holds, out of what lies
@@ -289,14 +300,18 @@ func (s *Scorer) learn(b *Booking, o Outcome) (timed bool) {
 	if o.OutputTokens > 0 {
 		s.output.add(float64(o.OutputTokens))
 	}
-	if b.scorer == nil || b.moved || o.EngineTTFT <= 0 {
+	took := o.EngineTTFT.Seconds()
+	if took <= 0 {
+		took = b.computed // as its events told
+	}
+	if b.scorer == nil || b.moved || took <= 0 {
 		return false
 	}
 	if !b.observed && !b.live {
-		s.calibrate(b.load, o.EngineTTFT.Seconds(), b.ahead+b.own, s.inFlight)
+		s.calibrate(b.load, took, b.ahead+b.own, s.inFlight)
 	}
 	b.observed = true
-	return true
+	return o.EngineTTFT > 0
 }
 
 // calibrate takes in how long something took that was estimated at so many raw seconds. late is how many requests are in

@@ -44,6 +44,13 @@ func pick(s *Scorer, d *Demand, candidates []Candidate) ([]Ranked, *Booking) {
 	return s.Pick(d, candidates, nil, b), b
 }
 
+// holding is the default but for a policy that holds what is booked until it is told that it is computed.
+func holding() Config {
+	cfg := DefaultConfig()
+	cfg.Policy = nameTokenLoad
+	return cfg
+}
+
 func candidates(n int) []Candidate {
 	c := make([]Candidate, n)
 	for i := range c {
