@@ -69,6 +69,7 @@ type Gateway struct {
 	entries []*queue.Entry[*trace.Request] // by request
 	placed  []int32                        // by request, the worker that it was given plus 1, until the cluster knows
 	looked  time.Duration                  // when the queue was last gone through
+	stirred bool                           // something has happened since, which may have made room
 
 	overlap    runs.Overlap
 	candidates []scoring.Candidate
@@ -142,8 +143,8 @@ func (g *Gateway) Route(now time.Duration, r *trace.Request) (worker int, ok boo
 		}
 		return 0, g.wait(r)
 	}
-	if g.looked != now {
-		g.looked = now
+	if g.looked != now || g.stirred {
+		g.looked, g.stirred = now, false
 		g.queue.Dispatch(now, func(e *queue.Entry[*trace.Request]) queue.Placement {
 			w, ok := g.pick(e.Value)
 			if !ok {
@@ -218,14 +219,14 @@ func (g *Gateway) pick(r *trace.Request) (worker int, ok bool) {
 
 // FirstToken is believed only where it is to be seen.
 func (g *Gateway) FirstToken(now time.Duration, r *trace.Request) {
-	if g.now = now; g.options.FirstTokens == Live {
+	if g.now, g.stirred = now, true; g.options.FirstTokens == Live {
 		g.bookings[r.Index].Prefilled()
 	}
 }
 
 // End releases what is booked, and lets the scoring learn.
 func (g *Gateway) End(now time.Duration, r *trace.Request, o virtual.Outcome) {
-	g.now = now
+	g.now, g.stirred = now, true
 	b := g.bookings[r.Index]
 	g.bookings[r.Index] = nil
 	b.End()
@@ -236,7 +237,7 @@ func (g *Gateway) End(now time.Duration, r *trace.Request, o virtual.Outcome) {
 
 // Stored brings what an engine says into the index, and follows the prefill with it.
 func (g *Gateway) Stored(now time.Duration, worker int, r *trace.Request, from, to int) {
-	g.now = now
+	g.now, g.stirred = now, true
 	told := runs.Stored{Root: from == 0, Engine: r.Chain[from:to], Hashes: r.Chain[from:to], Chained: true}
 	if from > 0 {
 		told.Parent = r.Chain[from-1]
@@ -267,11 +268,13 @@ func (g *Gateway) Outputs(_ time.Duration, worker, stored, evicted int) {
 }
 
 // Up makes a worker a candidate.
-func (g *Gateway) Up(now time.Duration, worker int) { g.now, g.up[worker] = now, true }
+func (g *Gateway) Up(now time.Duration, worker int) {
+	g.now, g.stirred, g.up[worker] = now, true, true
+}
 
 // Down forgets a worker.
 func (g *Gateway) Down(now time.Duration, worker int) {
-	g.now, g.up[worker], g.answers[worker] = now, false, 0
+	g.now, g.stirred, g.up[worker], g.answers[worker] = now, true, false, 0
 	g.index.RemoveSlot(slot.Slot(worker))
 	for g.index.Tidy(1 << 20) {
 	}
