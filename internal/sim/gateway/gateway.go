@@ -60,6 +60,8 @@ type Gateway struct {
 	now      time.Duration
 
 	bookings []*scoring.Booking // by request
+	asked    []time.Duration    // by request: when it came, plus 1; 0 it has not
+	waited   []time.Duration    // by request: from then until it was sent
 	up       []bool             // by worker
 	answers  []int              // blocks of answers in its cache, as told, by worker
 	gone     []uint64
@@ -90,6 +92,7 @@ func New(o Options, c *virtual.Cluster, w *trace.Workload) (*Gateway, error) {
 	g := &Gateway{
 		options: o, cluster: c, workload: w, index: runs.New(runs.Config{MaxBytes: 8 << 30, MaxOrphans: 1 << 16, MaxSlots: c.Workers() + 1}),
 		hashes: make([]block.Hash, w.IDs), bookings: make([]*scoring.Booking, len(w.All)),
+		asked: make([]time.Duration, len(w.All)), waited: make([]time.Duration, len(w.All)),
 		sessions: map[int]int{}, up: make([]bool, c.Workers()), answers: make([]int, c.Workers()),
 	}
 	switch o.FirstTokens {
@@ -132,6 +135,9 @@ func (g *Gateway) Reuse() Reuse { return g.reuse }
 // Route chooses a worker as production does.
 func (g *Gateway) Route(now time.Duration, r *trace.Request) (worker int, ok bool) {
 	g.now = now
+	if g.asked[r.Index] == 0 {
+		g.asked[r.Index] = now + 1
+	}
 	if g.queue == nil {
 		return g.pick(r)
 	}
@@ -207,7 +213,7 @@ func (g *Gateway) pick(r *trace.Request) (worker int, ok bool) {
 	if len(g.ranked) == 0 {
 		return 0, false
 	}
-	g.bookings[r.Index] = b
+	g.bookings[r.Index], g.waited[r.Index] = b, g.now-g.asked[r.Index]+1
 	if r.Session >= 0 {
 		g.sessions[r.Session] = int(g.ranked[0].Slot) + 1
 	}
@@ -231,7 +237,7 @@ func (g *Gateway) End(now time.Duration, r *trace.Request, o virtual.Outcome) {
 	g.bookings[r.Index] = nil
 	b.End()
 	if o.Status == virtual.Answered {
-		g.scorer.Observe(b, scoring.Outcome{EngineTTFT: o.TTFT, OutputTokens: o.Output})
+		g.scorer.Observe(b, scoring.Outcome{EngineTTFT: o.TTFT - g.waited[r.Index], OutputTokens: o.Output})
 	}
 }
 

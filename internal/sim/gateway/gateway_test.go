@@ -108,10 +108,12 @@ type auditor struct {
 	flying map[int]flying        // by request
 	since  map[int][2]float64    // by request, its rank: those that the gateway holds
 	ends   map[int]int           // by request: how often it was answered or refused
+	came   map[int]time.Duration // by request
 }
 
 type flying struct {
 	worker, uncached int
+	sent             time.Duration
 	first            bool // its first token has left
 	forgotten        bool // its worker went down
 }
@@ -125,7 +127,7 @@ func newAuditor(t *rapid.T, o Options, cfg virtual.Config, w *trace.Workload) (*
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &auditor{Gateway: g, t: t, lag: cfg.Lag, flying: map[int]flying{}, since: map[int][2]float64{}, ends: map[int]int{}}
+	a := &auditor{Gateway: g, t: t, lag: cfg.Lag, flying: map[int]flying{}, since: map[int][2]float64{}, ends: map[int]int{}, came: map[int]time.Duration{}}
 	for range c.Workers() {
 		a.told = append(a.told, map[block.Hash]bool{})
 	}
@@ -205,6 +207,9 @@ func (a *auditor) Route(now time.Duration, r *trace.Request) (worker int, ok boo
 	if _, twice := a.flying[r.Index]; twice && !a.given(r.Index) || a.ends[r.Index] > 0 {
 		a.t.Fatalf("request %d is offered again", r.Index)
 	}
+	if _, again := a.came[r.Index]; !again {
+		a.came[r.Index] = now
+	}
 	_, held := a.since[r.Index]
 	held = held || a.given(r.Index)
 	others := len(a.since) > 0
@@ -217,7 +222,9 @@ func (a *auditor) Route(now time.Duration, r *trace.Request) (worker int, ok boo
 	case ok && !a.up[worker]:
 		a.t.Fatalf("request %d is sent to worker %d, which is down", r.Index, worker)
 	case ok:
-		a.fly(r, worker)
+		if _, flies := a.flying[r.Index]; !flies {
+			a.fly(r, worker)
+		}
 	case !held && a.queue != nil:
 		e := a.entries[r.Index]
 		a.since[r.Index] = a.rankOf(e.Arrival, e.Request.UncachedTokens)
@@ -234,7 +241,7 @@ func (a *auditor) given(request int) bool { return a.queue != nil && a.placed[re
 func (a *auditor) fly(r *trace.Request, worker int) {
 	size := a.workload.BlockTokens
 	cached := min(a.believed(worker, r)*size, (r.Prompt-1)/size*size)
-	a.flying[r.Index] = flying{worker: worker, uncached: r.Prompt - cached}
+	a.flying[r.Index] = flying{worker: worker, uncached: r.Prompt - cached, sent: a.now}
 }
 
 // checkOrder takes in whom the last look at the queue found room for: nobody who waits on comes before any of them.
@@ -274,6 +281,9 @@ func (a *auditor) FirstToken(now time.Duration, r *trace.Request) {
 func (a *auditor) End(now time.Duration, r *trace.Request, o virtual.Outcome) {
 	if f, flies := a.flying[r.Index]; !flies || f.worker != o.Worker {
 		a.t.Fatalf("request %d ends on worker %d, it is on %d: %v", r.Index, o.Worker, f.worker, flies)
+	}
+	if got, want := a.waited[r.Index], a.flying[r.Index].sent-a.came[r.Index]; got != want {
+		a.t.Fatalf("request %d waited for %v, want %v", r.Index, got, want)
 	}
 	a.Gateway.End(now, r, o)
 	delete(a.flying, r.Index)
