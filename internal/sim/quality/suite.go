@@ -46,7 +46,7 @@ func Suites() []Suite {
 		},
 		{
 			"queue", "Requests held back at the gateway while all workers are saturated, in some orders and by some limits, against none.",
-			holdingScenarios(), holdings, 3, holdingTargets,
+			holdingScenarios(), holdings, 2, holdingTargets,
 		},
 		{
 			"ci", "A few of all, in seconds.",
