@@ -20,7 +20,7 @@ import (
 	"attache/internal/worker"
 )
 
-// Ledger is what the engines of one pool say they hold, and the feeds that follow them. Overlap, Evidence and Expect belong to
+// Ledger is what the engines of one pool say they hold, and the feeds that follow them. Overlap, Evidence, Follows and Expect belong to
 // the request path and wait for nobody; all methods are safe for concurrent use.
 type Ledger struct {
 	cfg         Config
@@ -105,6 +105,9 @@ func (l *Ledger) Evidence(s slot.Slot) Evidence {
 	}
 	return Evidence{Mode: Approximate}
 }
+
+// Follows reports whether the slot's engine is followed, whatever that is worth at the moment.
+func (l *Ledger) Follows(s slot.Slot) bool { return l.feed(s) != nil }
 
 // Discount is what a block of such evidence is worth at a moment, of one that is known for sure: 1 while the stream holds, and
 // halving with every half-life since it broke off.

@@ -149,8 +149,27 @@ func (a *attempt) bind(now time.Time) {
 	}
 }
 
-// pick books the request on the best candidate; false: all are saturated.
+// pick books the request on the best candidate, and notes that its prompt is on its way there; false: all are saturated.
 func (a *attempt) pick() bool {
+	p := a.pool
+	if !flies(&a.chain) {
+		return a.book()
+	}
+	p.flights.picking.Lock()
+	defer p.flights.picking.Unlock()
+	a.catchUp(a.router.now())
+	if !a.book() {
+		return false
+	}
+	a.rec.chain = append(a.router.chains.get(), a.chain.Hashes...)
+	if s := a.ranked[0].Slot; p.ledger.Follows(s) {
+		a.rec.flight = p.flights.add(s, a.rec.chain)
+	}
+	return true
+}
+
+// book is pick without the flight.
+func (a *attempt) book() bool {
 	a.ranked = a.pool.scorer.Pick(&a.demand, a.candidates, a.rec.rankedSpace[:0], &a.rec.booking)
 	return len(a.ranked) > 0
 }

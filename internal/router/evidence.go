@@ -26,7 +26,8 @@ import (
 // An engine's blocks are matched by their tokens: of a prompt whose tokens are not known the ledger says nothing, and of one whose
 // tokens are known in part only, as with an image in it, no more than of that part.
 //
-// In every mode decisions are remembered, so that falling from one to another loses nothing.
+// In every mode decisions are remembered, and what is on its way to a slot that is followed, so that changing from one to another
+// loses nothing.
 
 // held is what is known of one chain, by slot. Reused from request to request.
 type held struct {
@@ -34,6 +35,7 @@ type held struct {
 	places []int32      // by slot, its place in told.Hits plus 1
 	sent   []int32      // by slot, leading blocks remembered
 	flying []int32      // by slot, leading blocks on their way
+	flown  uint64       // how many flights had been added by then
 	chain  *prompt.Chain
 }
 
@@ -42,7 +44,7 @@ func (h *held) look(p *pool, chain *prompt.Chain) {
 	h.chain = chain
 	p.ledger.Overlap(chain.Hashes[:named(chain)], &h.told)
 	h.sent = p.index.Overlap(chain.Hashes, h.sent)
-	h.flying = p.flights.overlap(chain.Hashes, p.ledger.Emptied, h.flying)
+	h.flying, h.flown = p.flights.overlap(chain.Hashes, p.ledger.Emptied, 0, h.flying)
 	clear(h.places)
 	for i, hit := range h.told.Hits {
 		h.places = put(h.places, hit.Slot, int32(i)+1)
@@ -102,10 +104,9 @@ func (h *held) of(p *pool, cfg *events.Config, s slot.Slot, now time.Time) (bloc
 
 // compete joins what is known of every rank that may serve into plain numbers.
 func (a *attempt) compete(now time.Time) {
-	r, p, s, h := a.router, a.pool, a.scratch, &a.req.Hints
+	p, s, h := a.pool, a.scratch, &a.req.Hints
 	dst, capped := s.candidates[:0], false
-	block, tokens := s.chain.BlockTokens, s.chain.Tokens
-	most := max(0, (tokens-1)/block*block) // engines compute the last token of a prompt, whatever they hold
+	block := s.chain.BlockTokens
 	hashed := p.scorer.Deciding(s.demand.Policy) == scoring.PolicyCHWBL
 	for _, w := range s.eligible {
 		stats, slots, traits := w.Stats(), w.Slots(), &w.Traits
@@ -119,7 +120,7 @@ func (a *attempt) compete(now time.Time) {
 			if h.Ranked && n != rankSlot(w, h.Rank) {
 				continue
 			}
-			blocks, doubt := s.held.of(p, &r.cfg.Events, n, now)
+			cached, doubt := a.cached(n, now)
 			heldTokens := 0
 			if p.modeOf(n) == events.Exact {
 				heldTokens = p.ledger.OnDevice(n) * block
@@ -129,7 +130,7 @@ func (a *attempt) compete(now time.Time) {
 				id = xxh3.HashStringSeed(w.Endpoint, uint64(w.Rank(n)))
 			}
 			dst = append(dst, scoring.Candidate{
-				ID: id, Slot: n, CachedTokens: min(blocks*block, most), Doubt: doubt, Tiers: s.held.tiers(n),
+				ID: id, Slot: n, CachedTokens: cached, Doubt: doubt, Tiers: s.held.tiers(n),
 				EngineRunning: stats.Running / len(slots), EngineWaiting: stats.Waiting / len(slots), EngineKVUse: stats.KVUsage,
 				Stale:            now.Sub(stats.At) > staleStats,
 				KVCapacityTokens: stats.Blocks * stats.BlockTokens / len(slots),
@@ -146,12 +147,40 @@ func (a *attempt) compete(now time.Time) {
 	}
 }
 
+// cached is how many tokens of the prompt a slot need not compute, and what share of them is not to be counted on.
+func (a *attempt) cached(s slot.Slot, now time.Time) (tokens int, doubt float64) {
+	blocks, doubt := a.held.of(a.pool, &a.router.cfg.Events, s, now)
+	size := a.chain.BlockTokens
+	most := max(0, (a.chain.Tokens-1)/size*size) // engines compute the last token of a prompt, whatever they hold
+	return min(blocks*size, most), doubt
+}
+
+// catchUp takes in what was sent on its way since the last look. The flights' picking must be held.
+func (a *attempt) catchUp(now time.Time) {
+	h, p := &a.held, a.pool
+	before := h.flown
+	h.flying, h.flown = p.flights.overlap(a.chain.Hashes, p.ledger.Emptied, before, h.flying)
+	if h.flown == before {
+		return
+	}
+	for i := range a.candidates {
+		if c := &a.candidates[i]; at(h.flying, c.Slot)*a.chain.BlockTokens > c.CachedTokens {
+			c.CachedTokens, c.Doubt = a.cached(c.Slot, now)
+		}
+	}
+}
+
 // staleStats is how old an engine's figures may be before they are not used.
 const staleStats = 10 * time.Second
 
 // follows reports whether the slot's events will tell when all of a chain has been computed there.
 func (p *pool) follows(chain *prompt.Chain, s slot.Slot) bool {
-	return len(chain.Hashes) > 0 && named(chain) == len(chain.Hashes) && p.modeOf(s) == events.Exact
+	return flies(chain) && p.modeOf(s) == events.Exact
+}
+
+// flies reports whether engines that tell of their caches can tell of a whole chain.
+func flies(chain *prompt.Chain) bool {
+	return len(chain.Hashes) > 0 && named(chain) == len(chain.Hashes)
 }
 
 // tiers is where the blocks that a slot's engine says it holds lie.

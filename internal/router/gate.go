@@ -22,8 +22,9 @@ import (
 // router.max_in_flight.
 type SaturationConfig struct {
 	// PrefillTokens is how many prompt tokens may be booked on one worker and not be computed yet, the new request's uncached
-	// ones included; a worker with nothing to compute takes any prompt. 0: no limit. Two or three times the tokens that an
-	// engine computes per step (vLLM: max_num_batched_tokens) keep it busy; less leaves it idle between two requests.
+	// ones included; a worker with nothing to compute takes any prompt. 0: no limit. Sixteen times the tokens that an engine
+	// computes per step (vLLM: max_num_batched_tokens) are a good limit for a queue; with fewer, requests leave the worker that
+	// holds their prefix for one that has room, and with less than two steps engines are idle between two requests.
 	PrefillTokens int `yaml:"prefill_tokens"`
 	// KVShare is the share of a worker's KV cache that prompts and expected answers in flight may take, the new request
 	// included. 0: no limit. Above 1 engines run out of memory and preempt requests; 0.9 leaves some for answers that are

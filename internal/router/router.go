@@ -193,7 +193,9 @@ func (r *Router) decide(a *attempt) *Decision {
 	rec.flow = a.flow()
 	rec.captured, rec.candidates, rec.excluded = rec.ranked[0].CachedTokens, len(s.candidates), a.out.total()
 	rec.hints, rec.policy = req.Hints.Said(), p.scorer.Deciding(s.demand.Policy)
-	rec.chain = append(r.chains.get(), s.chain.Hashes...)
+	if rec.chain == nil {
+		rec.chain = append(r.chains.get(), s.chain.Hashes...)
+	}
 	rec.stream = req.Scan != nil && req.Scan.Stream
 	if s.chain.Ours {
 		rec.count = s.chain.Count
@@ -223,7 +225,7 @@ func (r *Router) decide(a *attempt) *Decision {
 	rec.slot = rec.ranked[0].Slot
 	rec.mark = p.index.Remember(rec.slot, rec.chain)
 	if p.follows(&s.chain, rec.slot) {
-		rec.flight = p.flights.add(rec.slot, rec.chain, rec)
+		p.flights.follow(rec.flight, rec)
 	}
 	rec.fresh = s.chain.Tokens-rec.captured >= freshBlocks*s.chain.BlockTokens
 	a.remember()

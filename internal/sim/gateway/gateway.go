@@ -60,6 +60,8 @@ type Gateway struct {
 	now      time.Duration
 
 	bookings []*scoring.Booking // by request
+	asked    []time.Duration    // by request: when it came, plus 1; 0 it has not
+	waited   []time.Duration    // by request: from then until it was sent
 	up       []bool             // by worker
 	answers  []int              // blocks of answers in its cache, as told, by worker
 	gone     []uint64
@@ -69,6 +71,7 @@ type Gateway struct {
 	entries []*queue.Entry[*trace.Request] // by request
 	placed  []int32                        // by request, the worker that it was given plus 1, until the cluster knows
 	looked  time.Duration                  // when the queue was last gone through
+	stirred bool                           // something has happened since, which may have made room
 
 	overlap    runs.Overlap
 	candidates []scoring.Candidate
@@ -89,6 +92,7 @@ func New(o Options, c *virtual.Cluster, w *trace.Workload) (*Gateway, error) {
 	g := &Gateway{
 		options: o, cluster: c, workload: w, index: runs.New(runs.Config{MaxBytes: 8 << 30, MaxOrphans: 1 << 16, MaxSlots: c.Workers() + 1}),
 		hashes: make([]block.Hash, w.IDs), bookings: make([]*scoring.Booking, len(w.All)),
+		asked: make([]time.Duration, len(w.All)), waited: make([]time.Duration, len(w.All)),
 		sessions: map[int]int{}, up: make([]bool, c.Workers()), answers: make([]int, c.Workers()),
 	}
 	switch o.FirstTokens {
@@ -131,6 +135,9 @@ func (g *Gateway) Reuse() Reuse { return g.reuse }
 // Route chooses a worker as production does.
 func (g *Gateway) Route(now time.Duration, r *trace.Request) (worker int, ok bool) {
 	g.now = now
+	if g.asked[r.Index] == 0 {
+		g.asked[r.Index] = now + 1
+	}
 	if g.queue == nil {
 		return g.pick(r)
 	}
@@ -142,8 +149,8 @@ func (g *Gateway) Route(now time.Duration, r *trace.Request) (worker int, ok boo
 		}
 		return 0, g.wait(r)
 	}
-	if g.looked != now {
-		g.looked = now
+	if g.looked != now || g.stirred {
+		g.looked, g.stirred = now, false
 		g.queue.Dispatch(now, func(e *queue.Entry[*trace.Request]) queue.Placement {
 			w, ok := g.pick(e.Value)
 			if !ok {
@@ -206,7 +213,7 @@ func (g *Gateway) pick(r *trace.Request) (worker int, ok bool) {
 	if len(g.ranked) == 0 {
 		return 0, false
 	}
-	g.bookings[r.Index] = b
+	g.bookings[r.Index], g.waited[r.Index] = b, g.now-g.asked[r.Index]+1
 	if r.Session >= 0 {
 		g.sessions[r.Session] = int(g.ranked[0].Slot) + 1
 	}
@@ -218,25 +225,25 @@ func (g *Gateway) pick(r *trace.Request) (worker int, ok bool) {
 
 // FirstToken is believed only where it is to be seen.
 func (g *Gateway) FirstToken(now time.Duration, r *trace.Request) {
-	if g.now = now; g.options.FirstTokens == Live {
+	if g.now, g.stirred = now, true; g.options.FirstTokens == Live {
 		g.bookings[r.Index].Prefilled()
 	}
 }
 
 // End releases what is booked, and lets the scoring learn.
 func (g *Gateway) End(now time.Duration, r *trace.Request, o virtual.Outcome) {
-	g.now = now
+	g.now, g.stirred = now, true
 	b := g.bookings[r.Index]
 	g.bookings[r.Index] = nil
 	b.End()
 	if o.Status == virtual.Answered {
-		g.scorer.Observe(b, scoring.Outcome{EngineTTFT: o.TTFT, OutputTokens: o.Output})
+		g.scorer.Observe(b, scoring.Outcome{EngineTTFT: o.TTFT - g.waited[r.Index], OutputTokens: o.Output})
 	}
 }
 
 // Stored brings what an engine says into the index, and follows the prefill with it.
 func (g *Gateway) Stored(now time.Duration, worker int, r *trace.Request, from, to int) {
-	g.now = now
+	g.now, g.stirred = now, true
 	told := runs.Stored{Root: from == 0, Engine: r.Chain[from:to], Hashes: r.Chain[from:to], Chained: true}
 	if from > 0 {
 		told.Parent = r.Chain[from-1]
@@ -267,11 +274,13 @@ func (g *Gateway) Outputs(_ time.Duration, worker, stored, evicted int) {
 }
 
 // Up makes a worker a candidate.
-func (g *Gateway) Up(now time.Duration, worker int) { g.now, g.up[worker] = now, true }
+func (g *Gateway) Up(now time.Duration, worker int) {
+	g.now, g.stirred, g.up[worker] = now, true, true
+}
 
 // Down forgets a worker.
 func (g *Gateway) Down(now time.Duration, worker int) {
-	g.now, g.up[worker], g.answers[worker] = now, false, 0
+	g.now, g.stirred, g.up[worker], g.answers[worker] = now, true, false, 0
 	g.index.RemoveSlot(slot.Slot(worker))
 	for g.index.Tidy(1 << 20) {
 	}

@@ -197,6 +197,7 @@ func (j *job) router(c *virtual.Cluster, w *trace.Workload) (virtual.Router, fun
 	}
 	g, err := gateway.New(gateway.Options{
 		Scoring: cfg, FirstTokens: j.policy.FirstTokens, TrueCaches: j.policy.TrueCaches, Seed: uint64(j.seed),
+		Queue: j.policy.Queue, Limits: j.policy.Limits,
 	}, c, w)
 	if err != nil {
 		return nil, nil, err

@@ -12,6 +12,7 @@ import (
 
 	"attache/internal/sim/gateway"
 	"attache/scoring"
+	"attache/scoring/queue"
 )
 
 // SharedCache is the name of the reference: all workers read one cache, and a request goes where the least work is before it.
@@ -30,6 +31,9 @@ type Spec struct {
 	Lag time.Duration
 	// NoReuse turns the engines' prefix caches off.
 	NoReuse bool
+	// Queue and Limits are those of gateway.Options: requests are held back if both are there.
+	Queue  queue.Config
+	Limits scoring.Limits
 
 	speedError float64
 	settings   []setting
@@ -39,7 +43,7 @@ type Spec struct {
 type setting struct{ section, key, value string }
 
 // options are the keys of a spec that are none of router.scoring.
-const options = "first_tokens, true_caches, speed_error, lag, reuse"
+const options = "first_tokens, true_caches, speed_error, lag, reuse, queue, ageing, in_flight, prefill_tokens, kv_share, ttft"
 
 // aliases are short names of keys.
 var aliases = map[string]string{"prefill_scale": "prefill_load_scale"}
@@ -53,6 +57,12 @@ var aliases = map[string]string{"prefill_scale": "prefill_load_scale"}
 //	speed_error=2                    the router's speed model, times this
 //	lag=1s                           of KV events
 //	reuse=false                      engines without prefix cache
+//	queue=fcfs|lcfs|wspt|edf         requests wait in this order while all workers are saturated, which they are by
+//	in_flight=8                      requests in flight,
+//	prefill_tokens=16384             prompt tokens that are not computed yet,
+//	kv_share=0.9                     the share of the KV cache that requests in flight take, or
+//	ttft=1s                          the predicted time to first token
+//	ageing=10s                       of wspt and lcfs
 //
 // Errors name the spec, the key and the known ones.
 func ParseSpecs(texts ...string) ([]Spec, error) {
@@ -88,7 +98,7 @@ func ParseSpecs(texts ...string) ([]Spec, error) {
 }
 
 func parseSpec(name string) (Spec, error) {
-	s := Spec{Name: name, Lag: -1}
+	s := Spec{Name: name, Lag: -1, Queue: queue.DefaultConfig()}
 	policy, list, _ := strings.Cut(name, ":")
 	if policy == SharedCache {
 		s.Reference = true
@@ -125,8 +135,22 @@ func parseSpec(name string) (Spec, error) {
 		set.value = value
 		s.settings = append(s.settings, set)
 	}
+	if err := s.checkQueue(); err != nil {
+		return s, err
+	}
 	_, err = s.Scoring("")
 	return s, err
+}
+
+// checkQueue: an order without a limit, or the other way about, would mean nothing.
+func (s *Spec) checkQueue() error {
+	switch limited := s.Limits != (scoring.Limits{}); {
+	case limited && len(s.Queue.Classes) == 0:
+		return errors.New("in_flight, prefill_tokens, kv_share and ttft say when requests wait: queue=fcfs, or another order, expected beside them")
+	case !limited && len(s.Queue.Classes) > 0:
+		return errors.New("queue and ageing say how requests wait: in_flight, prefill_tokens, kv_share or ttft expected beside them")
+	}
+	return s.Queue.Validate()
 }
 
 // option sets what is no key of router.scoring.
@@ -154,9 +178,59 @@ func (s *Spec) option(key, value string) (is bool, err error) {
 			err = errors.New("a time such as 100ms expected")
 		}
 	default:
-		return false, nil
+		return s.holding(key, value)
 	}
 	return true, err
+}
+
+// holding sets how requests are held back.
+func (s *Spec) holding(key, value string) (is bool, err error) {
+	class := queue.DefaultClass()
+	if len(s.Queue.Classes) > 0 {
+		class = s.Queue.Classes[0]
+	}
+	switch key {
+	case "queue":
+		class.Policy = value
+	case "ageing":
+		class.Ageing, err = time.ParseDuration(value)
+	case "in_flight":
+		s.Limits.InFlight, err = atLeastOne(value)
+		return true, err
+	case "prefill_tokens":
+		s.Limits.PrefillTokens, err = atLeastOne(value)
+		return true, err
+	case "kv_share":
+		s.Limits.KVShare, err = strconv.ParseFloat(value, 64)
+		if err != nil || !(s.Limits.KVShare > 0 && s.Limits.KVShare <= 10) {
+			err = errors.New("a share above 0, at most 10 expected")
+		}
+		return true, err
+	case "ttft":
+		s.Limits.TTFT, err = time.ParseDuration(value)
+		if err != nil || s.Limits.TTFT <= 0 {
+			err = errors.New("a time such as 500ms expected")
+		}
+		return true, err
+	default:
+		return false, nil
+	}
+	if err != nil {
+		err = errors.New("a time such as 10s expected")
+	}
+	s.Queue.Limits.Requests, s.Queue.Classes = unbounded, []queue.ClassConfig{class}
+	return true, err
+}
+
+// unbounded is room for all requests of any workload.
+const unbounded = 1e7
+
+func atLeastOne(value string) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 {
+		return 0, errors.New("a number from 1 on expected")
+	}
+	return n, nil
 }
 
 func truth(value string) (bool, error) {

@@ -10,6 +10,7 @@ import (
 
 	"attache/internal/sim/gateway"
 	"attache/scoring"
+	"attache/scoring/queue"
 )
 
 func names(specs []Spec) (list []string) {
@@ -61,8 +62,25 @@ func TestWhatSpecsSay(t *testing.T) {
 	if got, err := specs[1].Scoring(""); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if specs[1].Lag >= 0 || specs[1].NoReuse {
+	if specs[1].Lag >= 0 || specs[1].NoReuse || specs[1].Queue.Enabled() {
 		t.Errorf("%+v", specs[1])
+	}
+}
+
+func TestSpecsThatHoldBack(t *testing.T) {
+	specs, err := ParseSpecs("time:in_flight=8,prefill_tokens=16384,kv_share=.9,ttft=2s,ageing=1m,queue=wspt,lag=1s;time:queue=fcfs,in_flight=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &specs[0]
+	if want := (scoring.Limits{InFlight: 8, PrefillTokens: 16384, KVShare: .9, TTFT: 2 * time.Second}); s.Limits != want || s.Lag != time.Second {
+		t.Errorf("%+v", s)
+	}
+	if c := s.Queue.Classes; !s.Queue.Enabled() || len(c) != 1 || c[0].Policy != "wspt" || c[0].Ageing != time.Minute {
+		t.Errorf("%+v", s.Queue)
+	}
+	if c := specs[1].Queue.Classes; len(c) != 1 || c[0] != queue.DefaultClass() {
+		t.Errorf("%+v", specs[1].Queue)
 	}
 }
 
@@ -82,6 +100,15 @@ func TestSpecsThatAreNone(t *testing.T) {
 		{"time:speed_error=0", []string{"a factor between"}},
 		{"time:lag=1", []string{"lag=1", "a time such as 100ms"}},
 		{"time:reuse=no", []string{"true or false"}},
+		{"time:queue=wspt", []string{"in_flight, prefill_tokens, kv_share or ttft expected"}},
+		{"time:ageing=1s", []string{"in_flight, prefill_tokens, kv_share or ttft expected"}},
+		{"time:ttft=1s", []string{"queue=fcfs, or another order, expected"}},
+		{"time:queue=fastest,in_flight=1", []string{"fastest", "must be one of fcfs, lcfs, wspt, edf"}},
+		{"time:queue=wspt,in_flight=0", []string{"in_flight=0", "a number from 1 on"}},
+		{"time:queue=wspt,prefill_tokens=some", []string{"prefill_tokens=some", "a number from 1 on"}},
+		{"time:queue=wspt,kv_share=0", []string{"kv_share=0", "a share above 0"}},
+		{"time:queue=wspt,ttft=0s", []string{"ttft=0s", "a time such as 500ms"}},
+		{"time:queue=wspt,ageing=soon,in_flight=1", []string{"ageing=soon", "a time such as 10s"}},
 		{"time:evict", []string{"key=value expected"}},
 		{"shared-cache:evict=1", []string{"shared-cache has no settings"}},
 		{"time:policy=dynamo", []string{"policy: no such key"}},

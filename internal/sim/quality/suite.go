@@ -45,6 +45,10 @@ func Suites() []Suite {
 			comparisonScenarios(), append([]string{robin + ":reuse=false", leastLoad + ":reuse=false", ours + ":reuse=false", leastLoad}, everyone...), 3, comparisonTargets,
 		},
 		{
+			"queue", "Requests held back at the gateway while all workers are saturated, in some orders and by some limits, against none.",
+			holdingScenarios(), holdings, 2, holdingTargets,
+		},
+		{
 			"ci", "A few of all, in seconds.",
 			ciScenarios(), []string{dynamo1, dynamo16, ours, production, SharedCache}, 2, ciTargets,
 		},
