@@ -71,6 +71,7 @@ type Router struct {
 	scratch  sync.Pool // of *scratch
 	chains   chainPool
 	observer Observer
+	keeper   Keeper
 	seen     *worker.Set // the set that Observe saw last; only the registry's loop touches it
 }
 
@@ -96,12 +97,14 @@ type Params struct {
 	Watch   func(pool string) Watcher // who is told what happens in each pool; nil: nobody
 	// Observer is told of every request that is over; nil: nobody is.
 	Observer Observer
+	// Keeper is given the prompts that clients will come back to; nil: what they say of that is for affinity alone.
+	Keeper Keeper
 }
 
 // New makes a router for at least one pool. The configuration must have been validated.
 func New(p Params) (*Router, error) {
 	r := &Router{
-		cfg: p.Config, replica: p.Replica, now: p.Now, log: p.Log, workers: p.Workers, observer: p.Observer,
+		cfg: p.Config, replica: p.Replica, now: p.Now, log: p.Log, workers: p.Workers, observer: p.Observer, keeper: p.Keeper,
 		byName: map[string]*pool{}, scratch: sync.Pool{New: func() any { return new(scratch) }},
 	}
 	r.table.init()
@@ -227,6 +230,7 @@ func (r *Router) decide(a *attempt) *Decision {
 	}
 	rec.fresh = s.chain.Tokens-rec.captured >= freshBlocks*s.chain.BlockTokens
 	a.remember()
+	a.keep()
 	r.table.put(rec)
 	r.recent.add(rec)
 	now := r.now()
@@ -239,7 +243,8 @@ func (r *Router) decide(a *attempt) *Decision {
 	return &Decision{
 		Rank: rankOf(rec.named[0], rec.slot), Worker: rec.named[0].Name, Waited: rec.waited,
 		ID: rec.id(), Replica: r.replica, Pool: p.name, Model: a.names.sent, Destinations: list.String(),
-		PredictedCached: rec.captured, Strict: strict, Engine: engine, Done: Done{rec},
+		PredictedCached: rec.captured, Strict: strict, Engine: engine, Keep: rec.keeping != nil,
+		Done: Done{rec},
 	}
 }
 
