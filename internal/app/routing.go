@@ -50,7 +50,7 @@ var routerModule = fx.Module("router",
 		return router.New(router.Params{
 			Config: cfg.Router, Pools: cfg.PoolConfigs(), Replica: cfg.Replica, Workers: registry, Now: now,
 			Log: log.With("component", "router"), Metrics: reg,
-			Observer: observer, Keeper: keeper,
+			Observer: observer, Keeper: keeper, Keeps: router.Keeps{Prompts: cfg.Warm.Keepalive, Next: cfg.Warm.SpeculativePrefill},
 			Watch: func(pool string) router.Watcher { return both{w.all, w.pools[pool]} },
 		})
 	}),

@@ -130,6 +130,8 @@ func (c *Config) Validate() error {
 	check.Under("warm", c.Warm.Validate())
 	check.Under("xds", c.XDS.Validate())
 	c.checkWait(&check)
+	check.Check(!c.Warm.SpeculativePrefill || c.XDS.Gateway.BodyMode == "BUFFERED", "warm.speculative_prefill", c.Warm.SpeculativePrefill,
+		"needs xds.gateway.body_mode BUFFERED: in the other mode Envoy cannot be asked for the bodies of single answers")
 	check.Under("admin", c.Admin.Validate())
 	check.Check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", c.Log.Level,
 		`must be "debug", "info", "warn" or "error"`)

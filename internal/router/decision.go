@@ -43,7 +43,9 @@ type Decision struct {
 	Waited time.Duration
 	// Keep says that the client will come back to the prompt: Done.Keep wants the body that the worker gets.
 	Keep bool
-	Done Done
+	// Ahead says that the client wants the next turn's prompt computed ahead: Done.Answered wants what the worker answers.
+	Ahead bool
+	Done  Done
 }
 
 // Done is the way back of a decision. Every method is safe for concurrent use and works at most once; the zero Done does

@@ -29,7 +29,7 @@ type Prompt struct {
 	Kind openai.Kind
 	Path string // without its query
 	Body []byte // as the worker got it
-	// Until is how long it is worth keeping.
+	// Until is how long it is worth keeping; the zero time: only until the next turn's is computed.
 	Until time.Time
 	// Size is the memory that all of it takes, in bytes.
 	Size int
@@ -42,14 +42,25 @@ type Place struct {
 	Rank string
 	// Held notes that the worker holds the whole prompt now.
 	Held func()
+	// Next are messages that the next turn's prompt has after this one's, with commas between them, where it is to be computed
+	// ahead; else empty.
+	Next []byte
+}
+
+// Keeps says what a Keeper is given.
+type Keeps struct {
+	Prompts bool // prompts that clients will come back to, for as long as they say
+	Next    bool // prompts of which they want the next turn's computed ahead
 }
 
 // keeping is what a record has of a prompt that is kept.
 type keeping struct {
 	kind  openai.Kind
 	until time.Time
+	ahead bool // the next turn's prompt is wanted
 	chain []block.Hash
 	ended func(*Place)
+	next  []byte
 }
 
 // keep notes whether the prompt is to be kept when its request is over.
@@ -63,9 +74,28 @@ func (a *attempt) keep() {
 		if a.session != 0 {
 			a.router.keeper.Forget(keyOf(a.pool, a.session))
 		}
-	case hints.CacheTTL <= 0 || len(chain) == 0 || !generates(a.req.Kind):
-	default:
-		a.rec.keeping = &keeping{kind: a.req.Kind, until: a.started.Add(a.waited + hints.CacheTTL)}
+	case len(chain) > 0 && generates(a.req.Kind):
+		k := keeping{kind: a.req.Kind}
+		if keeps := &a.router.keeps; hints.CacheTTL > 0 && keeps.Prompts {
+			k.until = a.started.Add(a.waited + hints.CacheTTL)
+		}
+		k.ahead = a.router.keeps.Next && hints.SpeculativePrefill && a.req.Kind == openai.Chat && a.req.Scan.Template.ContinueFinal != openai.Yes
+		if k.ahead || !k.until.IsZero() {
+			a.rec.keeping = &k
+		}
+	}
+}
+
+// Answered hands over what the next turn has after the messages of this request, where the decision asks for it (Decision.Ahead). It
+// must come before End.
+func (d Done) Answered(next []byte) {
+	if d.rec == nil || d.rec.keeping == nil {
+		return
+	}
+	d.rec.mu.Lock()
+	defer d.rec.mu.Unlock()
+	if k := d.rec.keeping; k.ahead && k.ended != nil {
+		k.next = next
 	}
 }
 
@@ -110,10 +140,14 @@ func (rec *record) kept(o *Outcome) {
 	}
 	rec.mu.Lock()
 	k := *rec.keeping
-	rec.keeping.ended, rec.keeping.chain = nil, nil
+	rec.keeping.ended, rec.keeping.chain, rec.keeping.next = nil, nil, nil
 	rec.mu.Unlock()
 	if k.ended != nil {
-		k.ended(rec.place(o, k.chain))
+		at := rec.place(o, k.chain)
+		if at != nil {
+			at.Next = k.next
+		}
+		k.ended(at)
 	}
 }
 

@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ func (k *kept) Forget(key uint64) { k.forgot = append(k.forgot, key) }
 
 func keepingWorld(t *testing.T) (*world, *kept) {
 	w, k := newWorld(t, nil, nil, workers("default", 1, worker.Ready, worker.Ready)...), &kept{}
-	w.keeper = k
+	w.keeper, w.keeps = k, Keeps{Prompts: true, Next: true}
 	return w, k
 }
 
@@ -47,6 +48,9 @@ func (w *world) ask(t *testing.T, change ...func(*Request)) *Decision {
 	clear(body)       // it is its caller's
 	return d
 }
+
+// atFirst sends a request to the first worker.
+func atFirst(r *Request) { r.Subset = Subset{Stated: true, Endpoints: []netip.AddrPort{addr(1)}} }
 
 func TestWhichPromptsAreKept(t *testing.T) {
 	for _, c := range []struct {
@@ -87,7 +91,7 @@ func TestWhereAPromptIsKept(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w, k := keepingWorld(t)
-			d := w.ask(t, func(r *Request) { r.Hints.Session = "s" })
+			d := w.ask(t, func(r *Request) { r.Hints.Session = "s" }, atFirst)
 			if d.Worker != "w1" {
 				t.Fatalf("chosen is %s", d.Worker)
 			}
@@ -132,7 +136,7 @@ func TestKeysOfKeptPrompts(t *testing.T) {
 	pools := []PoolConfig{{Name: "a", Models: []string{"m"}}, {Name: "b", Models: []string{"n"}}}
 	k := &kept{}
 	w := newWorld(t, nil, pools, append(workers("a", 1, worker.Ready), workers("b", 2, worker.Ready)...)...)
-	w.keeper = k
+	w.keeper, w.keeps = k, Keeps{Prompts: true}
 	key := func(model, session, tenant, text string) uint64 {
 		w.ask(t, func(r *Request) {
 			path, ttl := r.Path, r.Hints.CacheTTL
@@ -172,14 +176,48 @@ func TestKeysOfKeptPrompts(t *testing.T) {
 // TestAKeptPromptIsRemembered: whoever sends it again keeps what is remembered of its worker from being taken for evicted.
 func TestAKeptPromptIsRemembered(t *testing.T) {
 	w, k := keepingWorld(t)
-	d := w.ask(t)
+	d := w.ask(t, atFirst)
 	d.Done.End()
 	w.Report(d.ID, Outcome{Status: 200, Attempts: 1, Served: addr(1)})
-	for _, p := range w.pools {
-		p.index.Clear(1)
-	}
+	w.pools[0].index.Clear(1)
 	k.places[0].Held()
 	if again := w.ask(t); again.PredictedCached == 0 || again.Worker != d.Worker {
 		t.Errorf("%d tokens are believed at %s", again.PredictedCached, again.Worker)
+	}
+}
+
+// TestTheNextTurn is handed over where it is wanted and asked for.
+func TestTheNextTurn(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		keeps       Keeps
+		change      func(*Request)
+		keep, ahead bool
+	}{
+		{"wanted", Keeps{Next: true}, func(r *Request) { r.Hints.SpeculativePrefill = true }, true, true},
+		{"not asked for", Keeps{Next: true}, func(*Request) {}, false, false},
+		{"not wanted", Keeps{Prompts: true}, func(r *Request) { r.Hints.SpeculativePrefill = true }, true, false},
+		{"not for completions", Keeps{Next: true}, func(r *Request) { r.Hints.SpeculativePrefill, r.Kind = true, openai.Completions }, false, false},
+		{"not for a message that goes on", Keeps{Next: true}, func(r *Request) {
+			r.Hints.SpeculativePrefill, r.Scan.Template.ContinueFinal = true, openai.Yes
+		}, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, k := keepingWorld(t)
+			w.keeps = c.keeps
+			d := w.ask(t, c.change, atFirst)
+			if d.Keep != c.keep || d.Ahead != c.ahead {
+				t.Errorf("keep %t, ahead %t", d.Keep, d.Ahead)
+			}
+			d.Done.Answered([]byte("next"))
+			d.Done.End()
+			w.Report(d.ID, Outcome{Status: 200, Attempts: 1, Served: addr(1)})
+			if !c.keep {
+				return
+			}
+			if got := string(k.places[0].Next) == "next"; got != c.ahead || k.prompts[0].Until.IsZero() == c.keeps.Prompts {
+				t.Errorf("handed over %t, until %s", got, k.prompts[0].Until)
+			}
+		})
 	}
 }

@@ -34,3 +34,21 @@ func limitOf(kind openai.Kind, body []byte) (limit string, others []string) {
 	}
 	return "max_tokens", nil
 }
+
+// nextTurn is the body of a chat with further messages, which have commas between them.
+func nextTurn(body, messages []byte) []byte {
+	const key = "messages"
+	var all []byte
+	for name, value := range openai.Members(body) {
+		if string(name) == key {
+			all = value
+		}
+	}
+	if len(all) < 2 || all[len(all)-1] != ']' {
+		return body
+	}
+	more := make([]byte, 0, len(all)+len(messages)+1)
+	more = append(append(more, all[:len(all)-1]...), ',')
+	more = append(append(more, messages...), ']')
+	return openai.AppendWithMember(make([]byte, 0, len(body)+len(messages)+1), body, key, string(more))
+}

@@ -29,6 +29,7 @@ type schedule struct {
 type entry struct {
 	prompt  *router.Prompt
 	place   *router.Place // nil while its request runs
+	size    int           // bytes
 	due     time.Time
 	sending bool
 	dropped bool
@@ -41,27 +42,40 @@ func newSchedule(cfg Config) *schedule {
 // add takes in the prompt of a request that runs. crowded is how many, this one perhaps among them, had to go for want of room.
 func (s *schedule) add(p *router.Prompt) (e *entry, crowded int) {
 	s.forget(p.Key)
-	e = &entry{prompt: p}
+	e = &entry{prompt: p, size: p.Size}
 	if p.Size > s.maxBytes {
 		e.dropped = true
 		return e, 1
 	}
-	for s.bytes+p.Size > s.maxBytes || s.order.Len() >= s.maxEntries {
+	s.byKey[p.Key] = s.order.PushBack(e)
+	s.bytes += p.Size
+	return e, s.bound()
+}
+
+// bound gives up the oldest entries until the others are within the bounds, and returns how many.
+func (s *schedule) bound() (crowded int) {
+	for s.bytes > s.maxBytes || s.order.Len() > s.maxEntries {
 		s.drop(s.order.Front())
 		crowded++
 	}
-	s.byKey[p.Key] = s.order.PushBack(e)
-	s.bytes += p.Size
-	return e, crowded
+	return crowded
 }
 
-// ended says where a prompt is, now that its request is over; nil: nowhere.
-func (s *schedule) ended(e *entry, place *router.Place, now time.Time) {
-	if place == nil {
+// ended says where a prompt is, now that its request is over; nil: nowhere. The next turn's is due at once. crowded is as of add.
+func (s *schedule) ended(e *entry, place *router.Place, now time.Time) (crowded int) {
+	if place == nil || e.prompt.Until.IsZero() && len(place.Next) == 0 {
 		s.remove(e)
-		return
+	}
+	if e.dropped {
+		return 0
 	}
 	e.place, e.due = place, now.Add(s.interval)
+	if len(place.Next) > 0 {
+		e.due = now
+		e.size += len(place.Next)
+		s.bytes += len(place.Next)
+	}
+	return s.bound()
 }
 
 // take appends up to most entries that are due, the longest due first, and marks them as being sent. Entries whose time is over are
@@ -71,7 +85,7 @@ func (s *schedule) take(due []*entry, now time.Time, most int) []*entry {
 	for at := s.order.Front(); at != nil; {
 		e, next := entryOf(at), at.Next()
 		switch {
-		case !now.Before(e.prompt.Until):
+		case !e.prompt.Until.IsZero() && !now.Before(e.prompt.Until):
 			s.drop(at)
 		case e.place != nil && !e.sending && !now.Before(e.due):
 			due = append(due, e)
@@ -89,7 +103,7 @@ func (s *schedule) take(due []*entry, now time.Time, most int) []*entry {
 // sent says that an entry is not being sent any more. again is false when there is no use in sending it once more.
 func (s *schedule) sent(e *entry, now time.Time, again bool) {
 	e.sending, e.due = false, now.Add(s.interval)
-	if !again {
+	if !again || e.prompt.Until.IsZero() {
 		s.remove(e)
 	}
 }
@@ -111,7 +125,7 @@ func (s *schedule) remove(e *entry) {
 func (s *schedule) drop(at *list.Element) {
 	e := entryOf(at)
 	e.dropped = true
-	s.bytes -= e.prompt.Size
+	s.bytes -= e.size
 	delete(s.byKey, e.prompt.Key)
 	s.order.Remove(at)
 }

@@ -20,6 +20,7 @@ type twin struct {
 type twinEntry struct {
 	id      int
 	p       *router.Prompt
+	next    int // bytes
 	running bool
 	sending bool
 	due     time.Time
@@ -33,7 +34,7 @@ func (w *twin) drop(gone func(*twinEntry) bool) int {
 
 func (w *twin) bytes() (n int) {
 	for _, e := range w.all {
-		n += e.p.Size
+		n += e.p.Size + e.next
 	}
 	return n
 }
@@ -44,6 +45,26 @@ func (w *twin) add(id int, p *router.Prompt) (crowded int) {
 		return 1
 	}
 	w.all = append(w.all, &twinEntry{id: id, p: p, running: true})
+	return w.bound()
+}
+
+func (w *twin) ended(id, next int, now time.Time) (crowded int) {
+	e := w.find(id)
+	if e == nil {
+		return 0
+	}
+	switch {
+	case next > 0:
+		e.running, e.next, e.due = false, next, now
+	case e.p.Until.IsZero():
+		w.drop(func(other *twinEntry) bool { return other == e })
+	default:
+		e.running, e.due = false, now.Add(w.cfg.Interval)
+	}
+	return w.bound()
+}
+
+func (w *twin) bound() (crowded int) {
 	for w.bytes() > int(w.cfg.MaxBytes) || len(w.all) > w.cfg.MaxEntries {
 		w.all = w.all[1:]
 		crowded++
@@ -62,7 +83,7 @@ func (w *twin) find(id int) *twinEntry {
 
 // take is which prompts are due; they come in the order in which they are.
 func (w *twin) take(now time.Time, most int) (ids []int) {
-	w.drop(func(e *twinEntry) bool { return !now.Before(e.p.Until) })
+	w.drop(func(e *twinEntry) bool { return !e.p.Until.IsZero() && !now.Before(e.p.Until) })
 	for len(ids) < most {
 		var next *twinEntry
 		for _, e := range w.all {
@@ -96,8 +117,10 @@ func TestScheduleAgainstItsTwin(t *testing.T) {
 				}
 			},
 			"add": func(t *rapid.T) {
-				p := &router.Prompt{Key: rapid.Uint64Range(1, 8).Draw(t, "key"), Size: rapid.IntRange(1, 120).Draw(t, "size"),
-					Until: now.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "ttl")) * time.Second)}
+				p := &router.Prompt{Key: rapid.Uint64Range(1, 8).Draw(t, "key"), Size: rapid.IntRange(1, 120).Draw(t, "size")}
+				if ttl := rapid.IntRange(0, 60).Draw(t, "ttl"); ttl > 0 {
+					p.Until = now.Add(time.Duration(ttl) * time.Second)
+				}
 				e, crowded := s.add(p)
 				if want := w.add(len(entries), p); crowded != want {
 					t.Fatalf("%d made room, want %d", crowded, want)
@@ -109,11 +132,9 @@ func TestScheduleAgainstItsTwin(t *testing.T) {
 				if i >= len(entries) || entries[i].place != nil {
 					return
 				}
-				e := w.find(i)
-				if rapid.Bool().Draw(t, "held") {
-					s.ended(entries[i], &router.Place{}, now)
-					if e != nil {
-						e.running, e.due = false, now.Add(cfg.Interval)
+				if place := (&router.Place{Next: make([]byte, rapid.IntRange(0, 60).Draw(t, "next"))}); rapid.Bool().Draw(t, "held") {
+					if crowded, want := s.ended(entries[i], place, now), w.ended(i, len(place.Next), now); crowded != want {
+						t.Fatalf("%d made room, want %d", crowded, want)
 					}
 					return
 				}
@@ -145,7 +166,7 @@ func TestScheduleAgainstItsTwin(t *testing.T) {
 				if e := w.find(i); e != nil {
 					e.sending, e.due = false, now.Add(cfg.Interval)
 				}
-				if !again {
+				if !again || entries[i].prompt.Until.IsZero() {
 					w.drop(func(e *twinEntry) bool { return e.id == i })
 				}
 			},

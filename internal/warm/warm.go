@@ -5,6 +5,9 @@
 // of an answer that nobody reads: the engine finds it in its cache, and has used it last. The schedule says what is due; the Keeper sends
 // it, past Envoy. No engine has a released interface by which blocks could be held instead.
 //
+// Where clients want the next turn's prompt computed ahead, the first time comes at once, and what is sent is the conversation with the
+// answer that it got.
+//
 // Bodies are in memory only, for as long as their clients said, within a bound, and never in a log or an error. Nothing of a client's
 // headers is kept.
 package warm
@@ -39,6 +42,7 @@ type Keeper struct {
 	log        *slog.Logger
 	metrics    *metrics
 	client     *http.Client
+	hurry      chan struct{} // something is due at once
 
 	mu     sync.Mutex // guards what follows, and the entries of plan
 	plan   *schedule
@@ -60,7 +64,7 @@ type Params struct {
 
 // New makes a keeper; Run sends what is due. The configuration must have been validated.
 func New(p Params) (*Keeper, error) {
-	k := &Keeper{cfg: p.Config, rankHeader: p.RankHeader, workers: p.Workers, now: p.Now, log: p.Log, plan: newSchedule(p.Config)}
+	k := &Keeper{cfg: p.Config, rankHeader: p.RankHeader, workers: p.Workers, now: p.Now, log: p.Log, plan: newSchedule(p.Config), hurry: make(chan struct{}, 1)}
 	if p.Config.APIKeyFile != "" {
 		var err error
 		if k.key, err = readKey(p.Config.APIKeyFile); err != nil {
@@ -91,8 +95,15 @@ func (k *Keeper) Keep(p *router.Prompt) (ended func(*router.Place)) {
 	k.metrics.skipped.WithLabelValues(skippedRoom).Add(float64(crowded))
 	return func(at *router.Place) {
 		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.plan.ended(e, at, k.now())
+		crowded := k.plan.ended(e, at, k.now())
+		k.mu.Unlock()
+		k.metrics.skipped.WithLabelValues(skippedRoom).Add(float64(crowded))
+		if at != nil && len(at.Next) > 0 {
+			select {
+			case k.hurry <- struct{}{}:
+			default: // it is looked soon anyway
+			}
+		}
 	}
 }
 
@@ -117,6 +128,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
+		case <-k.hurry:
 		case <-done:
 			free++
 		}
@@ -200,7 +212,7 @@ func (k *Keeper) warns() bool {
 	return true
 }
 
-// send asks the worker for one token after the prompt. status is 0 with an error, which does not hold the request.
+// send asks the worker for one token after the prompt, or after the next turn's as far as that is known. status is 0 with an error, which does not hold the request.
 func (k *Keeper) send(ctx context.Context, p *router.Prompt, at *router.Place) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.Timeout)
 	defer cancel()
@@ -208,8 +220,12 @@ func (k *Keeper) send(ctx context.Context, p *router.Prompt, at *router.Place) (
 	if err != nil {
 		return 0, err
 	}
+	body := oneToken(p.Kind, p.Body)
+	if len(at.Next) > 0 {
+		body = nextTurn(body, at.Next)
+	}
 	to = &url.URL{Scheme: "http", Host: at.Worker.Endpoint, Path: to.Path, RawPath: to.RawPath} // whatever the path says
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(oneToken(p.Kind, p.Body)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(body))
 	if err != nil {
 		return 0, err
 	}
