@@ -140,6 +140,14 @@ func TestTheNextTurnIsComputedAhead(t *testing.T) {
 					t.Errorf("sent: %s", got[1])
 				}
 			}
+			// A document is listened to as well.
+			document := bytes.Replace(body, []byte(`"stream":true`), []byte(`"stream":false`), 1)
+			if a := r.must(chatRequest{raw: document}); !json.Valid([]byte(a.text)) {
+				t.Errorf("the client saw %q", a.text)
+			}
+			if ahead {
+				r.eventually("the next turn after a document was sent", func() bool { return r.metric("attache_warm_sent_total") == 2 })
+			}
 			cached[ahead] = r.must(next).cachedTokens(t)
 			// Who does not ask for it is not listened to.
 			plain := bytes.Replace(body, []byte(`"speculative_prefill":true`), []byte(`"speculative_prefill":false`), 1)

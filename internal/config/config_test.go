@@ -512,6 +512,9 @@ var mistakes = []mistake{
 	{"a rate per client, of clients without names", "xds:\n  gateway:\n    rate_limit: {requests: 1, per: 1s}",
 		`test.yaml:3: xds.gateway.rate_limit: needs api_keys_file or jwt to tell clients apart`},
 
+	{"answers that full duplex cannot ask for", "xds:\n  gateway:\n    body_mode: FULL_DUPLEX_STREAMED\nwarm:\n  speculative_prefill: true",
+		`test.yaml:5: warm.speculative_prefill: true: needs xds.gateway.body_mode BUFFERED: in the other mode Envoy cannot be asked for the bodies of single answers`},
+
 	// admin, log, runtime, replica
 	{"the operator's side on a socket", "admin:\n  listen: unix:///run/attache.sock",
 		`test.yaml:2: admin.listen: "unix:///run/attache.sock": must be host:port, such as "127.0.0.1:9902" or ":9902"`},

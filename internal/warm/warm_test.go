@@ -362,3 +362,58 @@ func TestTheKeyIsTheOperators(t *testing.T) {
 		t.Errorf("%v failed, want 3", got)
 	}
 }
+
+// TestTheNextTurnIsSentAtOnce, and kept where its client will come back to it.
+func TestTheNextTurnIsSentAtOnce(t *testing.T) {
+	const next = `{"role":"assistant","content":"well"},{"role":"user","content":""}`
+	for _, ttl := range []time.Duration{0, 150 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, nil)
+			defer w.stop()
+			p := prompt(1, ttl)
+			if ttl == 0 {
+				p.Until = time.Time{}
+			}
+			at := w.place()
+			at.Next = []byte(next)
+			w.Keep(p)(at)
+			synctest.Wait()
+			if n := w.engines.sent(); n != 1 {
+				t.Fatalf("sent %d times", n)
+			}
+			if ttl > 0 && w.plan.bytes != p.Size+len(next) {
+				t.Errorf("%d bytes are kept", w.plan.bytes)
+			}
+			pass(time.Hour)
+			want := 1 + int(ttl/time.Minute)
+			if n := w.engines.sent(); n != want || w.plan.bytes != 0 {
+				t.Errorf("sent %d times, want %d; %d bytes are kept", n, want, w.plan.bytes)
+			}
+			if got, want := w.engines.got[want-1], `{"stream":false,"max_tokens":1,"messages":[{"role":"user","content":"`+secret+`"},`+next+`]}`; got != want {
+				t.Errorf("sent %s\nwant %s", got, want)
+			}
+		})
+	}
+}
+
+// TestNoNextTurn: an answer that was not understood, and an engine that is not there, leave nothing behind.
+func TestNoNextTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, nil)
+		defer w.stop()
+		once := func(key uint64) *router.Prompt {
+			p := prompt(key, 0)
+			p.Until = time.Time{}
+			return p
+		}
+		w.Keep(once(1))(w.place())
+		w.engines.become(func(e *engines) { e.err = errors.New("connection refused") })
+		at := w.place()
+		at.Next = []byte(`{"role":"assistant","content":"well"}`)
+		w.Keep(once(2))(at)
+		pass(time.Hour)
+		if n := w.engines.sent(); n != 1 || w.plan.bytes != 0 || w.held != 0 {
+			t.Errorf("sent %d times, %d bytes are kept, %d noted", n, w.plan.bytes, w.held)
+		}
+	})
+}
