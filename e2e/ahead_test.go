@@ -83,7 +83,7 @@ func (k *thinker) before(r *rig, e *engine) {
 		for rest := k.stream; rest != ""; { // events come torn
 			n := min(200, len(rest))
 			_, _ = io.WriteString(w, rest[:n])
-			w.(http.Flusher).Flush() //nolint:forcetypeassert // net/http's can
+			w.(http.Flusher).Flush()
 			rest = rest[n:]
 		}
 	}))

@@ -40,7 +40,7 @@ type Place struct {
 	Worker *worker.Worker
 	// Rank is the data-parallel rank of the worker, as Decision.Rank.
 	Rank string
-	// Held notes that the worker holds the whole prompt now.
+	// Held notes that the worker holds the whole prompt now. It may be called by anybody at any time.
 	Held func()
 	// Next are messages that the next turn's prompt has after this one's, with commas between them, where it is to be computed
 	// ahead; else empty.

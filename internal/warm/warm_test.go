@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +88,18 @@ func (e *engines) sent() int {
 	return len(e.got)
 }
 
+func (e *engines) atOnce() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.most
+}
+
+func (e *engines) last() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.got[len(e.got)-1]
+}
+
 func (e *engines) become(change func(*engines)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -107,7 +120,7 @@ type world struct {
 
 	engines *engines
 	log     bytes.Buffer
-	held    int
+	held    atomic.Int64
 	stop    func()
 }
 
@@ -146,11 +159,24 @@ func prompt(key uint64, ttl time.Duration) *router.Prompt {
 }
 
 func (w *world) place() *router.Place {
-	return &router.Place{Worker: workerAt(home, worker.Ready, 1), Rank: "3", Held: func() { w.held++ }}
+	return &router.Place{Worker: workerAt(home, worker.Ready, 1), Rank: "3", Held: func() { w.held.Add(1) }}
 }
 
 // keep is a request that is over at once.
 func (w *world) keep(key uint64, ttl time.Duration) { w.Keep(prompt(key, ttl))(w.place()) }
+
+// bytes and prompts are what is kept.
+func (w *world) bytes() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.plan.bytes
+}
+
+func (w *world) prompts() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.plan.order.Len()
+}
 
 // pass lets time pass, and all that is done in it.
 func pass(d time.Duration) {
@@ -168,10 +194,12 @@ func TestAPromptIsSentUntilItsTimeIsOver(t *testing.T) {
 			t.Errorf("sent %d times before its interval is over", n)
 		}
 		pass(time.Hour)
-		if n := w.engines.sent(); n != 4 || w.held != 4 {
-			t.Errorf("sent %d times in five minutes, a minute apart, and noted %d times; want 4", n, w.held)
+		if n := w.engines.sent(); n != 4 || w.held.Load() != 4 {
+			t.Errorf("sent %d times in five minutes, a minute apart, and noted %d times; want 4", n, w.held.Load())
 		}
 		e := w.engines
+		e.mu.Lock()
+		defer e.mu.Unlock()
 		for i := 1; i < len(e.at); i++ {
 			if e.at[i].Sub(e.at[i-1]) < time.Minute {
 				t.Errorf("sent %s after the time before", e.at[i].Sub(e.at[i-1]))
@@ -183,8 +211,8 @@ func TestAPromptIsSentUntilItsTimeIsOver(t *testing.T) {
 		if want := `{"stream":false,"max_tokens":1,"messages":[{"role":"user","content":"` + secret + `"}]}`; e.got[0] != want {
 			t.Errorf("sent %s\nwant %s", e.got[0], want)
 		}
-		if w.plan.bytes != 0 || testutil.ToFloat64(w.metrics.sent) != 4 {
-			t.Errorf("%d bytes are kept, %v sent", w.plan.bytes, testutil.ToFloat64(w.metrics.sent))
+		if w.bytes() != 0 || testutil.ToFloat64(w.metrics.sent) != 4 {
+			t.Errorf("%d bytes are kept, %v sent", w.bytes(), testutil.ToFloat64(w.metrics.sent))
 		}
 	})
 }
@@ -222,8 +250,8 @@ func TestWhatEndsIt(t *testing.T) {
 				if n := w.engines.sent() - 1; n != c.sent {
 					t.Errorf("sent %d times after the end, want %d", n, c.sent)
 				}
-				if w.plan.bytes != 0 || w.plan.order.Len() != 0 {
-					t.Errorf("%d bytes in %d prompts are kept", w.plan.bytes, w.plan.order.Len())
+				if w.bytes() != 0 || w.prompts() != 0 {
+					t.Errorf("%d bytes in %d prompts are kept", w.bytes(), w.prompts())
 				}
 				if c.skipped != "" && testutil.ToFloat64(w.metrics.skipped.WithLabelValues(c.skipped)) != 1 {
 					t.Errorf("not counted as %s", c.skipped)
@@ -271,7 +299,7 @@ func TestWhatIsTriedAgain(t *testing.T) {
 					e.err, e.status, e.hold, e.set = nil, 200, nil, worker.NewSet(workerAt(home, worker.Ready, 1))
 				})
 				pass(25 * time.Second)
-				if w.held == 0 {
+				if w.held.Load() == 0 {
 					t.Error("not kept once it works again")
 				}
 			})
@@ -291,10 +319,10 @@ func TestSendingIsBounded(t *testing.T) {
 		if n := w.engines.sent(); n != 3 {
 			t.Errorf("%d are being sent, want 3", n)
 		}
-		close(w.engines.hold)
+		w.engines.become(func(e *engines) { close(e.hold) })
 		pass(5 * time.Second)
-		if n := w.engines.sent(); n != 20 || w.engines.most != 3 {
-			t.Errorf("%d were sent, want 20; %d at once, want 3", n, w.engines.most)
+		if n := w.engines.sent(); n != 20 || w.engines.atOnce() != 3 {
+			t.Errorf("%d were sent, want 20; %d at once, want 3", n, w.engines.atOnce())
 		}
 	})
 }
@@ -313,8 +341,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		huge.Size = int(field.MiB) + 1
 		w.Keep(huge)(w.place())
 		pass(61 * time.Second)
-		if n := w.engines.sent(); n != 4 || w.plan.order.Len() != 4 {
-			t.Errorf("%d sent of %d, want the four youngest", n, w.plan.order.Len())
+		if n := w.engines.sent(); n != 4 || w.prompts() != 4 {
+			t.Errorf("%d sent of %d, want the four youngest", n, w.prompts())
 		}
 		if got := testutil.ToFloat64(w.metrics.skipped.WithLabelValues(skippedRoom)); got != 4 {
 			t.Errorf("%v had no room, want 4", got)
@@ -381,15 +409,15 @@ func TestTheNextTurnIsSentAtOnce(t *testing.T) {
 			if n := w.engines.sent(); n != 1 {
 				t.Fatalf("sent %d times", n)
 			}
-			if ttl > 0 && w.plan.bytes != p.Size+len(next) {
-				t.Errorf("%d bytes are kept", w.plan.bytes)
+			if ttl > 0 && w.bytes() != p.Size+len(next) {
+				t.Errorf("%d bytes are kept", w.bytes())
 			}
 			pass(time.Hour)
 			want := 1 + int(ttl/time.Minute)
-			if n := w.engines.sent(); n != want || w.plan.bytes != 0 {
-				t.Errorf("sent %d times, want %d; %d bytes are kept", n, want, w.plan.bytes)
+			if n := w.engines.sent(); n != want || w.bytes() != 0 {
+				t.Errorf("sent %d times, want %d; %d bytes are kept", n, want, w.bytes())
 			}
-			if got, want := w.engines.got[want-1], `{"stream":false,"max_tokens":1,"messages":[{"role":"user","content":"`+secret+`"},`+next+`]}`; got != want {
+			if got, want := w.engines.last(), `{"stream":false,"max_tokens":1,"messages":[{"role":"user","content":"`+secret+`"},`+next+`]}`; got != want {
 				t.Errorf("sent %s\nwant %s", got, want)
 			}
 		})
@@ -412,8 +440,8 @@ func TestNoNextTurn(t *testing.T) {
 		at.Next = []byte(`{"role":"assistant","content":"well"}`)
 		w.Keep(once(2))(at)
 		pass(time.Hour)
-		if n := w.engines.sent(); n != 1 || w.plan.bytes != 0 || w.held != 0 {
-			t.Errorf("sent %d times, %d bytes are kept, %d noted", n, w.plan.bytes, w.held)
+		if n := w.engines.sent(); n != 1 || w.bytes() != 0 || w.held.Load() != 0 {
+			t.Errorf("sent %d times, %d bytes are kept, %d noted", n, w.bytes(), w.held.Load())
 		}
 	})
 }
