@@ -20,6 +20,7 @@ import (
 // come.
 type thinker struct {
 	stream string // its answer as events
+	half   func() // is called in the middle of it; nil: nothing
 
 	mu     sync.Mutex // guards bodies
 	bodies []string
@@ -81,6 +82,9 @@ func (k *thinker) before(r *rig, e *engine) {
 		engine.ServeHTTP(httptest.NewRecorder(), req)
 		w.Header().Set("content-type", "text/event-stream")
 		for rest := k.stream; rest != ""; { // events come torn
+			if k.half != nil && len(rest) < len(k.stream)/2 {
+				k.half()
+			}
 			n := min(200, len(rest))
 			_, _ = io.WriteString(w, rest[:n])
 			w.(http.Flusher).Flush()
@@ -142,8 +146,8 @@ func TestTheNextTurnIsComputedAhead(t *testing.T) {
 			}
 			// A document is listened to as well.
 			document := bytes.Replace(body, []byte(`"stream":true`), []byte(`"stream":false`), 1)
-			if a := r.must(chatRequest{raw: document}); !json.Valid([]byte(a.text)) {
-				t.Errorf("the client saw %q", a.text)
+			if a := r.must(chatRequest{raw: document}); !json.Valid([]byte(a.text)) || a.header.Get("content-length") != strconv.Itoa(len(a.text)) {
+				t.Errorf("the client saw %q, with content-length %q", a.text, a.header.Get("content-length"))
 			}
 			if ahead {
 				r.eventually("the next turn after a document was sent", func() bool { return r.metric("attache_warm_sent_total") == 2 })
@@ -158,5 +162,20 @@ func TestTheNextTurnIsComputedAhead(t *testing.T) {
 	}
 	if gain := cached[true] - cached[false]; gain < length/8 {
 		t.Errorf("%d tokens of the next turn were there, and %d without", cached[true], cached[false])
+	}
+}
+
+// TestAnswersOutliveWhoListens: the client sees all of an answer that is listened to though attache dies in the middle of it.
+func TestAnswersOutliveWhoListens(t *testing.T) {
+	k := newThinker(words("said", 8_000))
+	r := start(t, setup{mode: "ads", engines: 1, furnish: k.before, config: "warm: {speculative_prefill: true}\n"})
+	k.half = sync.OnceFunc(func() { r.attache.Kill() })
+	body, err := json.Marshal(map[string]any{"model": model, "stream": true, "messages": []map[string]string{{"role": "user", "content": words("asked", 8_000)}},
+		"nvext": map[string]any{"agent_hints": map[string]bool{"speculative_prefill": true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := r.must(chatRequest{raw: body, stream: true}); a.text != k.stream {
+		t.Errorf("the client saw %d bytes, the engine sent %d, and they are not the same", len(a.text), len(k.stream))
 	}
 }

@@ -98,3 +98,27 @@ func TestAnswersAreBounded(t *testing.T) {
 		t.Errorf("complete %t, %d bytes", ok, cap(a.rest))
 	}
 }
+
+// FuzzAnswer: whatever comes, in whatever pieces, what is handed over can stand in a body.
+func FuzzAnswer(f *testing.F) {
+	for _, c := range turns {
+		f.Add(c.stream, uint8(7), []byte(c.text))
+	}
+	f.Fuzz(func(t *testing.T, stream bool, piece uint8, text []byte) {
+		a := NewAnswer(stream, 1<<12)
+		for at := 0; at < len(text); at += int(piece) + 1 {
+			a.Add(text[at:min(len(text), at+int(piece)+1)])
+		}
+		next, ok := a.NextTurn()
+		if !ok {
+			return
+		}
+		var r Request
+		if err := Scan(&r, Chat, []byte(`{"messages":[{"role":"user","content":"x"},`+string(next)+`]}`)); err != nil {
+			t.Fatalf("%v: %s", err, next)
+		}
+		if r.Turns != 3 {
+			t.Fatalf("%d messages: %s", r.Turns, next)
+		}
+	})
+}
