@@ -18,7 +18,7 @@ type Config struct {
 	Keepalive bool `yaml:"keepalive"`
 	// SpeculativePrefill computes the next turn's prompt ahead for chats whose hint of that name wants it: when the answer is over, the
 	// conversation with it, without the model's thoughts, is sent to the worker that gave it, for one token. For that the answers of such
-	// requests pass attache, piece by piece, which costs a message and about 0.2 ms each. It needs xds.gateway.body_mode BUFFERED.
+	// requests pass attache, piece by piece, which costs a message each. It needs xds.gateway.body_mode BUFFERED.
 	SpeculativePrefill bool `yaml:"speculative_prefill"`
 	// Interval is how often a prompt is sent again. Longer than it takes an engine to fill its cache once over is too long: then the
 	// prompt is gone, and is computed as a whole each time. Too short costs a step of the engine per prompt and time.
