@@ -197,6 +197,17 @@ func TestExtProcFilter(t *testing.T) {
 			t.Errorf("more differs:\n%v\n%v", open, told)
 		}
 	})
+	t.Run("bodies of answers may be asked for where that is wanted, and nothing else differs", func(t *testing.T) {
+		asked := filterOf(with(func(p *Params) { p.AnswerBodies = true }))
+		mode := asked.GetProcessingMode()
+		if !asked.GetAllowModeOverride() || mode.GetResponseHeaderMode() != extproc.ProcessingMode_SEND || mode.GetResponseBodyMode() != extproc.ProcessingMode_NONE {
+			t.Errorf("allowed %t, response headers %s, bodies %s", asked.GetAllowModeOverride(), mode.GetResponseHeaderMode(), mode.GetResponseBodyMode())
+		}
+		asked.AllowModeOverride, mode.ResponseHeaderMode = false, extproc.ProcessingMode_SKIP
+		if !proto.Equal(open, asked) {
+			t.Errorf("more differs:\n%v\n%v", open, asked)
+		}
+	})
 	t.Run("full duplex changes the body's mode and sends trailers: request trailers as Envoy demands, response trailers to keep the stream", func(t *testing.T) {
 		duplex := filterOf(with(func(p *Params) { p.FullDuplex = true }))
 		mode := duplex.GetProcessingMode()

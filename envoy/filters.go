@@ -76,7 +76,7 @@ func ExtProc(p Params) *hcm.HttpFilter {
 		// end, so that something must be able to come until then; answers have no trailers as a rule.
 		mode.ResponseTrailerMode = extproc.ProcessingMode_SEND
 	}
-	if p.AnswerHeaders {
+	if p.AnswerHeaders || p.AnswerBodies {
 		mode.ResponseHeaderMode = extproc.ProcessingMode_SEND
 	}
 	service := grpcTo(AttacheCluster)
@@ -91,6 +91,7 @@ func ExtProc(p Params) *hcm.HttpFilter {
 	return filter(ExtProcFilter, &extproc.ExternalProcessor{
 		GrpcService: service, FailureModeAllow: !p.FailClosed, StatusOnError: &typev3.HttpStatus{Code: 503},
 		MessageTimeout: ms(p.MessageTimeout), MaxMessageTimeout: ms(p.MaxMessageTimeout), ProcessingMode: mode,
+		AllowModeOverride: p.AnswerBodies,
 		MetadataOptions: &extproc.MetadataOptions{
 			ForwardingNamespaces: &extproc.MetadataOptions_MetadataNamespaces{Untyped: forwarded},
 			ReceivingNamespaces:  &extproc.MetadataOptions_MetadataNamespaces{Untyped: []string{SteerNamespace, NoteNamespace}},

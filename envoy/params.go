@@ -20,6 +20,7 @@ type Params struct {
 
 	FullDuplex        bool // request bodies FULL_DUPLEX_STREAMED instead of BUFFERED
 	AnswerHeaders     bool // attache is asked again when an answer begins, to add headers to it
+	AnswerBodies      bool // attache may ask for the bodies of single answers, too; needs bodies BUFFERED
 	FailClosed        bool // 503 while attache is away, instead of the fallback policy
 	MessageTimeout    time.Duration
 	MaxMessageTimeout time.Duration

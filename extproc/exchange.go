@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/mem"
 
+	"attache/internal/openai"
 	"attache/internal/router"
 )
 
@@ -40,6 +41,7 @@ type exchange struct {
 	began    time.Time // when the first message came, and
 	complete time.Time // when all was there that the decision needs; zero where requests are not timed
 	decision *router.Decision
+	answer   *openai.Answer // what the worker answers, where that is wanted
 }
 
 // stage is how far an exchange is.
@@ -273,10 +275,12 @@ func (x *exchange) answerOwed(replaced bool) error {
 	return nil
 }
 
-// responseBody passes a piece of the answer on. attache never asks for one, but foreign gateways send them.
+// responseBody passes a piece of the answer on. attache asks for them where the answer is wanted; foreign gateways send them anyway.
 func (x *exchange) responseBody(m *message) error {
 	if x.protocol.response != modeFullDuplex {
-		return x.send(answer(m.phase, &change{}))
+		err := x.send(answer(m.phase, &change{})) // before anything else: the client waits for it
+		x.listen(m)
+		return err
 	}
 	var pieces []mem.Buffer
 	if len(m.body) > 0 {
@@ -328,6 +332,7 @@ func (x *exchange) freePieces() {
 
 // close releases everything: the stream's end is the request's end, whether it finished or its client left.
 func (x *exchange) close() {
+	x.heard() // with trailers to come, no piece says that it is the last
 	if x.decision != nil {
 		x.decision.Done.End()
 	}

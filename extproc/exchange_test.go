@@ -123,7 +123,7 @@ func (c *conversation) say(line string, extra ...string) {
 	case "trailers":
 		m.Request = &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{}}
 	case "response-headers":
-		m.Request = &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{Headers: headersOf(":status", "200")}}
+		m.Request = &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{Headers: headersOf(append([]string{":status", "200"}, extra...)...), EndOfStream: end}}
 	case "response-body":
 		m.Request = &extprocv3.ProcessingRequest_ResponseBody{ResponseBody: body()}
 	case "response-trailers":
@@ -193,6 +193,10 @@ func describe(r *extprocv3.ProcessingResponse) string {
 	}
 	if d := r.GetOverrideMessageTimeout(); d != nil {
 		words = append(words, fmt.Sprintf("wait(%v)", d.AsDuration()))
+	}
+	if mode := r.GetModeOverride(); mode != nil {
+		words = append(words, fmt.Sprintf("mode(request %s %s response %s %s)", mode.GetRequestHeaderMode(), mode.GetRequestBodyMode(),
+			mode.GetResponseHeaderMode(), mode.GetResponseBodyMode()))
 	}
 	if lb := r.GetDynamicMetadata().GetFields()["envoy.lb"]; lb != nil {
 		words = append(words, "steer="+lb.GetStructValue().GetFields()["x-gateway-destination-endpoint"].GetStringValue())
@@ -523,3 +527,12 @@ type countingPool struct{ put int }
 
 func (p *countingPool) Get(n int) *[]byte { b := make([]byte, n); return &b }
 func (p *countingPool) Put(*[]byte)       { p.put++ }
+
+// piece plays a piece of the answer's body.
+func (c *conversation) piece(body string, end bool) {
+	c.t.Helper()
+	m := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseBody{ResponseBody: &extprocv3.HttpBody{Body: []byte(body), EndOfStream: end}}}
+	if err := c.x.handle(decodeMessage(c.t, wireOf(c.t, m))); err != nil {
+		c.t.Error(err)
+	}
+}

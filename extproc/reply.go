@@ -27,6 +27,7 @@ type change struct {
 	body       []byte
 	replace    bool // body replaces the request's body
 
+	bodies       bool   // the gateway is to send the answer's body, too, in pieces
 	destinations string // ordered "ip:port,ip:port"; empty: no choice, the gateway's own policy applies
 	note         note
 }
@@ -57,10 +58,25 @@ func answer(p phase, c *change) reply {
 	}
 	e.nest(1, 0)           // HeadersResponse.response, BodyResponse.response
 	e.nest(uint64(p)-1, 0) // ProcessingResponse.request_headers, …
+	if c.bodies {
+		e.bodiesToo()
+	}
 	if c.destinations != "" || c.note.decision != "" {
 		e.dynamicMetadata(c)
 	}
 	return reply{head: e.bytes()}
+}
+
+// bodiesToo writes ProcessingResponse.mode_override, which Envoy heeds in replies to headers, with allow_mode_override. It takes the
+// place of the whole mode, so that it says again what holds anyway.
+func (e *encoder) bodiesToo() {
+	const sent, buffered, streamed = 1, 2, 1 // HeaderSendMode SEND, BodySendMode BUFFERED and STREAMED
+	mark := e.size()
+	e.number(4, streamed) // response_body_mode
+	e.number(3, buffered) // request_body_mode
+	e.number(2, sent)     // response_header_mode
+	e.number(1, sent)     // request_header_mode
+	e.nest(9, mark)
 }
 
 func (e *encoder) headerMutation(number uint64, set, add []header, remove []string) {

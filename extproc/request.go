@@ -124,7 +124,15 @@ func (s *Server) judge(x *exchange, body []byte) verdict {
 	if err != nil {
 		return verdict{answer: refusalOf(err)}
 	}
-	return verdict{change: s.changeFor(decision, &req), decision: decision}
+	c := s.changeFor(decision, &req)
+	if decision.Keep {
+		sent := req.Body
+		if c.replace {
+			sent = c.body
+		}
+		decision.Done.Keep(sent)
+	}
+	return verdict{change: c, decision: decision}
 }
 
 // malformedHint answers a request whose hints cannot be understood, where the configuration wants that.

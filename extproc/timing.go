@@ -49,6 +49,7 @@ func (x *exchange) responseHeaders(m *message) error {
 			c.add = append(c.add, header{envoy.TimingHeader, timingOf(x.decision, x.server.clock().Sub(x.began))})
 		}
 	}
+	c.bodies = x.listens(m)
 	return x.send(answer(m.phase, &c))
 }
 

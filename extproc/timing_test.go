@@ -33,11 +33,18 @@ type ticking struct {
 
 func newTicking(t *testing.T) *ticking {
 	t.Helper()
+	return newTickingWith(t, nil)
+}
+
+// newTickingWith has a router whose prompts go to a keeper.
+func newTickingWith(t *testing.T, keeper router.Keeper) *ticking {
+	t.Helper()
 	k := &ticking{clock: time.Unix(1_000_000, 0)}
 	addr := netip.MustParseAddrPort("10.0.0.1:8000")
 	set := worker.NewSet(worker.NewWorker(worker.Spec{Name: `gpu "a"`, Pool: "default", Address: addr.String(), Addr: addr}, 0, worker.Ready))
 	r, err := router.New(router.Params{Config: router.DefaultConfig(), Pools: []router.PoolConfig{{Name: "default"}}, Replica: "r", Workers: one{set},
-		Now: k.now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+		Now: k.now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
+		Keeper: keeper, Keeps: router.Keeps{Prompts: true, Next: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -199,6 +199,8 @@ type Reach struct {
 	XDS     string
 	// AnswerHeaders: attache adds headers to answers, so that Envoy must ask it again when one begins.
 	AnswerHeaders bool
+	// AnswerBodies: attache may ask for the bodies of single answers.
+	AnswerBodies bool
 }
 
 // GatewayParams joins the configuration with the pools into what Envoy's resources are built from. What the
@@ -210,7 +212,7 @@ func GatewayParams(g Gateway, reach Reach, pools []envoy.Pool) (envoy.Params, er
 	}
 	p := envoy.Params{
 		NodeID: g.NodeID, Listen: g.Listen, Admin: g.Admin, Baseline: g.Baseline, ExtProc: g.ExtProc, XDS: g.XDS, Pools: pools,
-		FullDuplex: g.BodyMode == "FULL_DUPLEX_STREAMED", AnswerHeaders: reach.AnswerHeaders, FailClosed: !g.FailOpen, MessageTimeout: g.MessageTimeout,
+		FullDuplex: g.BodyMode == "FULL_DUPLEX_STREAMED", AnswerHeaders: reach.AnswerHeaders, AnswerBodies: reach.AnswerBodies, FailClosed: !g.FailOpen, MessageTimeout: g.MessageTimeout,
 		MaxMessageTimeout: g.MaxMessageTimeout, IdleTimeout: g.IdleTimeout, HealthInterval: g.HealthInterval,
 		BodyLimit: uint32(g.BodyLimit), Version: version, Usage: envoy.Usage(g.Usage), Security: envoy.Security{MaxBody: uint64(g.HardBodyLimit)},
 	}

@@ -69,6 +69,8 @@ type Params struct {
 	Now      func() time.Time
 	// AnswerHeaders: attache adds headers to answers.
 	AnswerHeaders bool
+	// AnswerBodies: attache may ask for the bodies of single answers.
+	AnswerBodies bool
 }
 
 // New builds the resources and opens the listener; Run serves it. The configuration must have been validated.
@@ -77,7 +79,7 @@ func New(p Params) (*Server, error) {
 	for _, name := range p.Pools {
 		pools = append(pools, envoy.Pool{Name: name})
 	}
-	params, err := GatewayParams(p.Config.Gateway, Reach{AnswerHeaders: p.AnswerHeaders}, pools)
+	params, err := GatewayParams(p.Config.Gateway, Reach{AnswerHeaders: p.AnswerHeaders, AnswerBodies: p.AnswerBodies}, pools)
 	if err != nil {
 		return nil, err
 	}

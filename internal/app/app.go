@@ -44,6 +44,7 @@ func modules() fx.Option {
 	return fx.Options(
 		workersModule, // who serves, in what state
 		tracingModule, // who is told of requests that are over
+		warmModule,    // who keeps prompts for their next request
 		routerModule,  // who should answer
 		controlModule, // what Envoy knows
 		adminModule,   // what operators see

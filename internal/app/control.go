@@ -20,7 +20,7 @@ var controlModule = fx.Module("xds",
 			pools = append(pools, p.Name)
 		}
 		return xds.New(xds.Params{Config: cfg.XDS, Pools: pools, Registry: registry, Log: log.With("component", "xds"), Metrics: reg, Now: now,
-			AnswerHeaders: cfg.ExtProc.ResponseHeaders.Any()})
+			AnswerHeaders: cfg.ExtProc.ResponseHeaders.Any(), AnswerBodies: cfg.Warm.SpeculativePrefill})
 	}),
 	fx.Invoke(func(lc fx.Lifecycle, shutdown fx.Shutdowner, log *slog.Logger, s *xds.Server) {
 		running(lc, shutdown, log, "xds", s.Run)

@@ -46,12 +46,12 @@ var routerModule = fx.Module("router",
 		return w
 	}),
 	fx.Provide(func(cfg *config.Config, registry *worker.Registry, w *windows, now func() time.Time, log *slog.Logger,
-		reg prometheus.Registerer, observer router.Observer) (*router.Router, error) {
+		reg prometheus.Registerer, observer router.Observer, keeper router.Keeper) (*router.Router, error) {
 		return router.New(router.Params{
 			Config: cfg.Router, Pools: cfg.PoolConfigs(), Replica: cfg.Replica, Workers: registry, Now: now,
 			Log: log.With("component", "router"), Metrics: reg,
-			Observer: observer,
-			Watch:    func(pool string) router.Watcher { return both{w.all, w.pools[pool]} },
+			Observer: observer, Keeper: keeper, Keeps: router.Keeps{Prompts: cfg.Warm.Keepalive, Next: cfg.Warm.SpeculativePrefill},
+			Watch: func(pool string) router.Watcher { return both{w.all, w.pools[pool]} },
 		})
 	}),
 	fx.Invoke(func(lc fx.Lifecycle, shutdown fx.Shutdowner, log *slog.Logger, registry *worker.Registry, r *router.Router) {

@@ -26,6 +26,7 @@ import (
 	"attache/internal/field"
 	"attache/internal/router"
 	"attache/internal/tracing"
+	"attache/internal/warm"
 	"attache/internal/worker"
 	"attache/xds"
 )
@@ -46,6 +47,8 @@ type Config struct {
 	ExtProc extproc.Config `yaml:"extproc"`
 	// Tracing is where spans of requests are sent.
 	Tracing tracing.Config `yaml:"tracing"`
+	// Warm keeps prompts in the caches of engines after their requests are over.
+	Warm warm.Config `yaml:"warm"`
 	// XDS is the control plane: where Envoy fetches its configuration from, and what that says.
 	XDS xds.Config `yaml:"xds"`
 	// Admin is the operator's side: metrics, health, API and dashboard.
@@ -98,6 +101,7 @@ func Default() Config {
 		Router:  router.DefaultConfig(),
 		ExtProc: extproc.DefaultConfig(),
 		Tracing: tracing.DefaultConfig(),
+		Warm:    warm.DefaultConfig(),
 		XDS:     xds.DefaultConfig(),
 		Admin:   admin.DefaultConfig(),
 		Log:     Log{Level: "info", Format: "text"},
@@ -123,8 +127,11 @@ func (c *Config) Validate() error {
 	check.Under("router", c.Router.Validate())
 	check.Under("extproc", c.ExtProc.Validate())
 	check.Under("tracing", c.Tracing.Validate())
+	check.Under("warm", c.Warm.Validate())
 	check.Under("xds", c.XDS.Validate())
 	c.checkWait(&check)
+	check.Check(!c.Warm.SpeculativePrefill || c.XDS.Gateway.BodyMode == "BUFFERED", "warm.speculative_prefill", c.Warm.SpeculativePrefill,
+		"needs xds.gateway.body_mode BUFFERED: in the other mode Envoy cannot be asked for the bodies of single answers")
 	check.Under("admin", c.Admin.Validate())
 	check.Check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", c.Log.Level,
 		`must be "debug", "info", "warn" or "error"`)

@@ -409,6 +409,32 @@ var mistakes = []mistake{
 	{"endless room for spans", "tracing:\n  queue: 1048577",
 		`test.yaml:2: tracing.queue: 1048577: must be 1 to 1048576 requests`},
 
+	// warm
+	{"prompts sent without a pause", "warm:\n  interval: 999ms",
+		`test.yaml:2: warm.interval: 999ms: must be 1s to 1h`},
+	{"prompts hardly ever sent", "warm:\n  interval: 61m",
+		`test.yaml:2: warm.interval: 1h1m0s: must be 1s to 1h`},
+	{"no memory for prompts", "warm:\n  max_bytes: 1023KiB",
+		`test.yaml:2: warm.max_bytes: 1023KiB: must be 1MiB to 64GiB`},
+	{"endless memory for prompts", "warm:\n  max_bytes: 65GiB",
+		`test.yaml:2: warm.max_bytes: 65GiB: must be 1MiB to 64GiB`},
+	{"no prompts to keep", "warm:\n  max_entries: 0",
+		`test.yaml:2: warm.max_entries: 0: must be 1 to 10000 prompts`},
+	{"too many prompts to keep", "warm:\n  max_entries: 10001",
+		`test.yaml:2: warm.max_entries: 10001: must be 1 to 10000 prompts`},
+	{"nothing may be sent", "warm:\n  concurrency: 0",
+		`test.yaml:2: warm.concurrency: 0: must be 1 to 256 requests`},
+	{"a flood of kept prompts", "warm:\n  concurrency: 257",
+		`test.yaml:2: warm.concurrency: 257: must be 1 to 256 requests`},
+	{"no time for one token", "warm:\n  timeout: 99ms",
+		`test.yaml:2: warm.timeout: 99ms: must be 100ms to 10m`},
+	{"too much time for one token", "warm:\n  timeout: 11m",
+		`test.yaml:2: warm.timeout: 11m0s: must be 100ms to 10m`},
+	{"a key that is not there", "warm:\n  api_key_file: DIR/missing.yaml",
+		`test.yaml:2: warm.api_key_file: "DIR/missing.yaml": must be a file that can be read`},
+	{"a key of several lines", "warm:\n  api_key_file: DIR/list.yaml",
+		`test.yaml:2: warm.api_key_file: "DIR/list.yaml": must hold one key of printable characters without spaces`},
+
 	// xds
 	{"the control plane listens without a port", "xds:\n  listen: localhost",
 		`test.yaml:2: xds.listen: "localhost": must be host:port such as 127.0.0.1:9002, or unix:///path/to.sock`},
@@ -485,6 +511,9 @@ var mistakes = []mistake{
 		`test.yaml:6: xds.gateway.rate_limit.per: 49ms: must be at least 50ms`},
 	{"a rate per client, of clients without names", "xds:\n  gateway:\n    rate_limit: {requests: 1, per: 1s}",
 		`test.yaml:3: xds.gateway.rate_limit: needs api_keys_file or jwt to tell clients apart`},
+
+	{"answers that full duplex cannot ask for", "xds:\n  gateway:\n    body_mode: FULL_DUPLEX_STREAMED\nwarm:\n  speculative_prefill: true",
+		`test.yaml:5: warm.speculative_prefill: true: needs xds.gateway.body_mode BUFFERED: in the other mode Envoy cannot be asked for the bodies of single answers`},
 
 	// admin, log, runtime, replica
 	{"the operator's side on a socket", "admin:\n  listen: unix:///run/attache.sock",
@@ -589,6 +618,7 @@ var anything = []string{
 	"extproc.client_header",        // empty: no tenant
 	"extproc.hints.strict",         // true or false
 	"tracing.insecure",             // true or false
+	"warm.keepalive",               // true or false
 	"xds.gateway.fail_open",        // true or false
 	"xds.gateway.tls.cert",         // empty: without
 	"xds.gateway.jwt.client_claim", // empty: sub
@@ -673,13 +703,13 @@ func TestSeveralMistakesAreReportedTogether(t *testing.T) {
 
 // yamlMistakes are texts that do not become a configuration at all.
 var yamlMistakes = []mistake{
-	{"an unknown section", "routing:\n  recent: 1", `test.yaml:1: routing: is not a setting; here are admin, extproc, log, pools, replica, router, runtime, tracing, workers, xds`},
+	{"an unknown section", "routing:\n  recent: 1", `test.yaml:1: routing: is not a setting; here are admin, extproc, log, pools, replica, router, runtime, tracing, warm, workers, xds`},
 	{"a misspelt key", "router:\n  recent: 1\n  alternative: 3", `test.yaml:3: router.alternative: is not a setting; did you mean "alternatives"?`},
 	{"a misspelt key of a pool", "pools:\n  - name: a\n    model: [m]", `test.yaml:3: pools[0].model: is not a setting; did you mean "models"?`},
 	{"a misspelt key of the scoring", "router:\n  scoring:\n    alfa: 1", `test.yaml:3: router.scoring.alfa: is not a setting; did you mean "alpha"?`},
 	{"a misspelt key of a pool's scoring", "pools:\n  - name: a\n    scoring:\n      alfa: 1",
 		`test.yaml:4: pools[0].scoring.alfa: is not a setting; did you mean "alpha"?`},
-	{"a key that lost its indentation", "router:\nrecent: 1", `test.yaml:2: recent: is not a setting; here are admin, extproc, log, pools, replica, router, runtime, tracing, workers, xds`},
+	{"a key that lost its indentation", "router:\nrecent: 1", `test.yaml:2: recent: is not a setting; here are admin, extproc, log, pools, replica, router, runtime, tracing, warm, workers, xds`},
 	{"two misspelt keys", "replca: a\nlog:\n  lvel: info", "test.yaml:1: replca: is not a setting; did you mean \"replica\"?\n" +
 		`test.yaml:3: log.lvel: is not a setting; did you mean "level"?`},
 	{"a number for a section", "router: 5", `test.yaml:1: router: must be a section: lines "setting: value", indented, with a space behind the colon`},

@@ -24,7 +24,7 @@ var rungs = map[string][]string{
 	"indexer/bench":             {"indexer/runs", "indexer/yardstick", "internal/block"},
 	"internal/config/configdoc": {"internal/config"},
 	// Config types only.
-	"internal/config": {"extproc", "internal/admin", "internal/prompt", "indexer", "internal/router", "internal/tracing", "internal/worker", "scoring", "xds"},
+	"internal/config": {"extproc", "internal/admin", "internal/prompt", "indexer", "internal/router", "internal/tracing", "internal/warm", "internal/worker", "scoring", "xds"},
 
 	"extproc":           {"envoy", "internal/hints", "internal/openai", "internal/router", "internal/traceparent", "internal/worker"},
 	"extproc/accesslog": {"envoy", "internal/router"},
@@ -32,6 +32,7 @@ var rungs = map[string][]string{
 	"internal/router": {"indexer", "indexer/events", "indexer/runs", "scoring", "scoring/queue", "internal/block", "internal/hints", "internal/openai",
 		"internal/prompt", "internal/traceparent", "internal/worker"},
 	"internal/tracing":          {"internal/router", "internal/traceparent"},
+	"internal/warm":             {"internal/openai", "internal/router", "internal/worker"},
 	"internal/traceparent":      {},
 	"internal/hints":            {"internal/openai"},
 	"internal/prompt":           {"internal/openai", "internal/block", "internal/prompt/jinja", "internal/prompt/tokenizer"},

@@ -41,7 +41,11 @@ type Decision struct {
 	Worker string
 	// Waited is how long the request was held back until a worker had room.
 	Waited time.Duration
-	Done   Done
+	// Keep says that the client will come back to the prompt: Done.Keep wants the body that the worker gets.
+	Keep bool
+	// Ahead says that the client wants the next turn's prompt computed ahead: Done.Answered wants what the worker answers.
+	Ahead bool
+	Done  Done
 }
 
 // Done is the way back of a decision. Every method is safe for concurrent use and works at most once; the zero Done does
@@ -100,6 +104,7 @@ type record struct {
 	began                          time.Time          // what phases count from
 	clocked                        bool               // every phase is timed
 	share                          *tenantTokens      // its tenant's; nil: not counted
+	keeping                        *keeping           // nil: nobody wants the prompt back; its fields are guarded by mu
 	// Room for named and ranked, so that a record is one piece of memory.
 	namedSpace  [4]*worker.Worker
 	rankedSpace [scoring.Best]scoring.Ranked

@@ -125,14 +125,18 @@ type Finished struct {
 	Outcome                          *Outcome      // nil: Envoy did not tell
 }
 
-// tell shows a request that is over to the observer.
+// tell shows a request that is over to the keeper and to the observer.
 func (r *Router) tell(rec *record) {
-	if r.observer == nil {
+	if r.observer == nil && rec.keeping == nil {
 		return
 	}
 	rec.mu.Lock()
 	phases, out := rec.phases, rec.out
 	rec.mu.Unlock()
+	rec.kept(out)
+	if r.observer == nil {
+		return
+	}
 	f := &Finished{
 		Parent: rec.parent, Began: rec.began, Phases: phases, Waited: rec.waited,
 		ID: rec.id(), RequestID: rec.requestID, Path: rec.path, Model: rec.model, Pool: rec.pool.name,

@@ -71,6 +71,8 @@ type Router struct {
 	scratch  sync.Pool // of *scratch
 	chains   chainPool
 	observer Observer
+	keeper   Keeper
+	keeps    Keeps
 	seen     *worker.Set // the set that Observe saw last; only the registry's loop touches it
 }
 
@@ -96,12 +98,16 @@ type Params struct {
 	Watch   func(pool string) Watcher // who is told what happens in each pool; nil: nobody
 	// Observer is told of every request that is over; nil: nobody is.
 	Observer Observer
+	// Keeper is given the prompts that clients will come back to, as far as Keeps says; nil: what they say of that is for affinity
+	// alone.
+	Keeper Keeper
+	Keeps  Keeps
 }
 
 // New makes a router for at least one pool. The configuration must have been validated.
 func New(p Params) (*Router, error) {
 	r := &Router{
-		cfg: p.Config, replica: p.Replica, now: p.Now, log: p.Log, workers: p.Workers, observer: p.Observer,
+		cfg: p.Config, replica: p.Replica, now: p.Now, log: p.Log, workers: p.Workers, observer: p.Observer, keeper: p.Keeper, keeps: p.Keeps,
 		byName: map[string]*pool{}, scratch: sync.Pool{New: func() any { return new(scratch) }},
 	}
 	r.table.init()
@@ -229,6 +235,7 @@ func (r *Router) decide(a *attempt) *Decision {
 	}
 	rec.fresh = s.chain.Tokens-rec.captured >= freshBlocks*s.chain.BlockTokens
 	a.remember()
+	a.keep()
 	r.table.put(rec)
 	r.recent.add(rec)
 	now := r.now()
@@ -241,7 +248,8 @@ func (r *Router) decide(a *attempt) *Decision {
 	return &Decision{
 		Rank: rankOf(rec.named[0], rec.slot), Worker: rec.named[0].Name, Waited: rec.waited,
 		ID: rec.id(), Replica: r.replica, Pool: p.name, Model: a.names.sent, Destinations: list.String(),
-		PredictedCached: rec.captured, Strict: strict, Engine: engine, Done: Done{rec},
+		PredictedCached: rec.captured, Strict: strict, Engine: engine, Keep: rec.keeping != nil,
+		Ahead: rec.keeping != nil && rec.keeping.ahead, Done: Done{rec},
 	}
 }
 
