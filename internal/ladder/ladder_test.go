@@ -42,7 +42,7 @@ var rungs = map[string][]string{
 	"internal/sim/trace/data":   {},
 	"internal/sim/virtual":      {"internal/sim", "internal/sim/trace"},
 	"internal/sim/gateway":      {"internal/sim/trace", "internal/sim/virtual", "indexer/runs", "internal/block", "scoring", "scoring/queue"},
-	"internal/sim/quality":      {"internal/sim/trace", "internal/sim/virtual", "internal/sim/gateway", "scoring"},
+	"internal/sim/quality":      {"internal/sim/trace", "internal/sim/virtual", "internal/sim/gateway", "scoring", "scoring/queue"},
 	"internal/admin":            {"internal/router", "internal/worker", "indexer"},
 	"indexer":                   {"internal/block"},
 	"indexer/runs":              {"internal/block"},
