@@ -16,7 +16,8 @@ import (
 )
 
 // withEvents is an installation whose engines and attache know the same model, and whose engines tell of their caches. Workers
-// are not looked at after the start: what is known of them is known by events.
+// are not looked at after the start: what is known of them is known by events. Envoy seldom checks attache, which a busy machine
+// may keep from answering in time: every request must be decided on.
 func withEvents(t *testing.T, engines int, args ...string) setup {
 	t.Helper()
 	dir, err := filepath.Abs("../internal/demo/model")
@@ -24,7 +25,7 @@ func withEvents(t *testing.T, engines int, args ...string) setup {
 		t.Fatal(err)
 	}
 	return setup{
-		mode: "ads", engines: engines, engineArgs: append([]string{"--model-dir", dir}, args...), extproc: "  include_usage: true\n",
+		mode: "ads", health: "5s", engines: engines, engineArgs: append([]string{"--model-dir", dir}, args...), extproc: "  include_usage: true\n",
 		pool: fmt.Sprintf("  prompt: {model_dir: %q, block_tokens: %d}\n", dir, eventBlock),
 		config: "workers:\n  health: {interval: 1h}\n  metrics: {busy_interval: 1h, idle_interval: 1h}\n" +
 			"router: {recent: 1000, events: {verify_interval: 0s, silent_requests: 3}}\n",

@@ -179,6 +179,7 @@ func (w *world) talk(ctx context.Context, n *node, rng *rand.Rand) {
 // request sends one, and tells the ledger when new blocks must come of it.
 func (w *world) request(ctx context.Context, n *node, client *http.Client, p *prompt, output, rank int) {
 	e, _ := n.running()
+	began := time.Now()
 	a, err := send(ctx, client, e.Addr().String(), p, output, rank)
 	if err != nil {
 		w.tally.add("requests cut", 1)
@@ -186,7 +187,7 @@ func (w *world) request(ctx context.Context, n *node, client *http.Client, p *pr
 	}
 	w.tally.add("requests", 1)
 	if len(p.ids)/n.page*n.page > a.cached+n.page && a.rank < len(n.slots) {
-		n.gateway.ledger().Expect(n.slots[a.rank])
+		n.gateway.ledger().Expect(n.slots[a.rank], began)
 	}
 }
 

@@ -34,7 +34,8 @@ type feed struct {
 	done   chan struct{}
 	wake   chan struct{}
 
-	expected   atomic.Int64  // requests with new blocks that ended since the last batch
+	expected   atomic.Int64  // requests with new blocks that were sent after the last batch, and have ended
+	spoke      atomic.Int64  // when the last batch came, in Unix nanoseconds
 	capacity   atomic.Int64  // blocks of the pool's size that the rank can hold on its device; 0 not known
 	pageTokens atomic.Int64  // size of the engine's blocks, as its metrics say; 0 not known
 	process    atomic.Uint64 // the worker's epoch, as the registry counts
@@ -177,7 +178,7 @@ func (f *feed) notice(c zmtp.Change) {
 func (f *feed) receive(frames zmtp.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.expected.Store(0)
+	f.speaks()
 	m, err := wire.ParseLive(frames)
 	if err != nil {
 		f.unreadable(err)
@@ -230,6 +231,12 @@ func (f *feed) receive(frames zmtp.Message) {
 		f.lag = f.ledger.now().Sub(time.UnixMicro(int64(f.batch.Time * 1e6)))
 	}
 	f.goLive()
+}
+
+// speaks notes that the engine publishes.
+func (f *feed) speaks() {
+	f.spoke.Store(f.ledger.now().UnixNano())
+	f.expected.Store(0)
 }
 
 // afterSilence takes in that a stream speaks again that should have spoken before: what it published meanwhile may be no more

@@ -472,6 +472,31 @@ func TestSilence(t *testing.T) {
 	w.expect(t, Live, Exact, 7) // learnt anew
 }
 
+// TestEndsThatAreHeardOfLate: that requests are over may be known when their events are long there; it is no silence that no more
+// come.
+func TestEndsThatAreHeardOfLate(t *testing.T) {
+	w := newWorld(t, true, pageTokens)
+	w.connect()
+	w.ledger.feeds.Store(&[]*feed{nil, nil, nil, w.feed})
+	sent := w.clock
+	w.clock = w.clock.Add(time.Second)
+	w.say(0, 3)
+	w.deliver(-1)
+	late := w.clock.Add(time.Second)
+	for range 20 {
+		w.ledger.Expect(3, sent)
+	}
+	w.lookNow()
+	w.pass(6 * time.Second)
+	w.expect(t, Live, Exact, 3)
+	for range 20 {
+		w.ledger.Expect(3, late)
+	}
+	w.lookNow()
+	w.pass(6 * time.Second)
+	w.expect(t, Stale, Approximate, 3)
+}
+
 func TestSilenceOfWhoCannotBeAsked(t *testing.T) {
 	w := newWorld(t, false, pageTokens)
 	w.connect()

@@ -127,9 +127,10 @@ func (l *Ledger) Emptied(s slot.Slot) uint64 {
 	return 0
 }
 
-// Expect notes that a request ended for which the slot's engine must have stored new blocks.
-func (l *Ledger) Expect(s slot.Slot) {
-	if f := l.feed(s); f != nil {
+// Expect notes that a request ended for which the slot's engine must have stored new blocks since it was sent. That may be known
+// long after the engine has told of them.
+func (l *Ledger) Expect(s slot.Slot, sent time.Time) {
+	if f := l.feed(s); f != nil && f.spoke.Load() < sent.UnixNano() {
 		f.expected.Add(1)
 	}
 }

@@ -96,7 +96,7 @@ func (f *feed) pulled(page []byte, err error) (told bool) {
 		if f.applier.page == 0 {
 			f.applier.page = int(f.pageTokens.Load())
 		}
-		f.expected.Store(0)
+		f.speaks()
 		f.counts.Bytes += uint64(len(page))
 		f.counts.Batches++
 		f.checkNumbers()

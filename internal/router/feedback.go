@@ -102,7 +102,7 @@ func (r *Router) Report(id string, o Outcome) {
 func (rec *record) learn(o *Outcome) {
 	p := rec.pool
 	if rec.fresh {
-		p.ledger.Expect(rec.slot)
+		p.ledger.Expect(rec.slot, rec.at)
 	}
 	if !o.CachedKnown || o.PromptTokens == 0 || rec.blocks == 0 || rec.promptTokens == 0 {
 		return
