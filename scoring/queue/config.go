@@ -83,7 +83,7 @@ func DefaultConfig() Config {
 
 // DefaultClass is what a class is that says nothing of itself.
 func DefaultClass() ClassConfig {
-	return ClassConfig{Name: "default", Policy: "fcfs", Quantum: 512, Ageing: 10 * time.Second, DefaultSLO: 5 * time.Second}
+	return ClassConfig{Name: "default", Policy: "fcfs", Quantum: 512, Ageing: time.Minute, DefaultSLO: 5 * time.Second}
 }
 
 // UnmarshalYAML reads a class over the default one.
