@@ -93,9 +93,9 @@ func DefaultConfig() Config {
 	return Config{
 		Policy:      nameTime,
 		Temperature: 0,
-		Alpha:       0.04,
-		Again:       0.35,
-		Crowd:       0.07,
+		Alpha:       0.03,
+		Again:       0.45,
+		Crowd:       0.06,
 		Evict:       1,
 		Room:        1,
 		Speed:       SpeedConfig{Profile: profiles[0].name},
