@@ -93,8 +93,8 @@ func DefaultConfig() Config {
 	return Config{
 		Policy:      nameTime,
 		Temperature: 0,
-		Alpha:       0.03,
-		Again:       0.45,
+		Alpha:       0.06,
+		Again:       0.2,
 		Crowd:       0.06,
 		Evict:       1,
 		Room:        1,

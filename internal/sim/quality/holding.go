@@ -14,7 +14,7 @@ const advised = ours + ":queue=wspt,ageing=60s,prefill_tokens=131072"
 var holdings = []string{
 	ours,
 	ours + ":queue=fcfs,prefill_tokens=131072",
-	ours + ":queue=wspt,prefill_tokens=131072",
+	ours + ":queue=wspt,ageing=10s,prefill_tokens=131072",
 	advised,
 	ours + ":queue=wspt,ageing=60s,prefill_tokens=16384",
 	ours + ":queue=wspt,ageing=60s,prefill_tokens=1",
