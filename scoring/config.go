@@ -93,9 +93,9 @@ func DefaultConfig() Config {
 	return Config{
 		Policy:      nameTime,
 		Temperature: 0,
-		Alpha:       0.06,
-		Again:       0.2,
-		Crowd:       0.06,
+		Alpha:       0.04,
+		Again:       0.35,
+		Crowd:       0.07,
 		Evict:       1,
 		Room:        1,
 		Speed:       SpeedConfig{Profile: profiles[0].name},
