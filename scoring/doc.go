@@ -35,7 +35,7 @@
 // # What is in the caches
 //
 // Which blocks lie in a cache without a request that needs them is known by their number and age only (idle.go): enough for E, at
-// no cost per block. h is learnt from one block of eight (reuse.go). What requests in flight share is a tree of their chains
+// no cost per block. h is learnt from one block of 32 (reuse.go). What requests in flight share is a tree of their chains
 // (active.go): a request costs as many look-ups as its prompt has branches.
 //
 // # The clock of predicted work

@@ -139,7 +139,7 @@ func TestIdleIsBounded(t *testing.T) {
 }
 
 // TestReclaim: what a request finds in the cache no longer lies idle while it runs, unless another one holds it anyway, and what
-// it does not find stays. One block in eight is looked at, and stands for all.
+// it does not find stays. One block in 32 is looked at, and stands for all.
 func TestReclaim(t *testing.T) {
 	s, c := newScorer(t, DefaultConfig())
 	d := ask(16 * 800)
@@ -159,17 +159,17 @@ func TestReclaim(t *testing.T) {
 	if idle() != 805 {
 		t.Errorf("after the first request %d blocks lie idle, want its prompt's 800 and its answer's 5", idle())
 	}
-	again := run(400)
-	if idle() != 405 {
-		t.Errorf("400 of them are used again, %d lie idle, want 405", idle())
+	again := run(13 * sampling)
+	if idle() != 389 {
+		t.Errorf("416 of them are used again, %d lie idle, want 389", idle())
 	}
 	beside := run(800)
-	if idle() != 405 {
-		t.Errorf("a request beside it that shares all of its prompt changes what lies idle to %d, want 405", idle())
+	if idle() != 389 {
+		t.Errorf("a request beside it that shares all of its prompt changes what lies idle to %d, want 389", idle())
 	}
 	again.End()
 	beside.End()
-	if idle() != 405+800+2*5 {
-		t.Errorf("when all are over %d blocks lie idle, want %d", idle(), 405+800+2*5)
+	if idle() != 389+800+2*5 {
+		t.Errorf("when all are over %d blocks lie idle, want %d", idle(), 389+800+2*5)
 	}
 }

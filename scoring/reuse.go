@@ -30,7 +30,7 @@ type use struct {
 }
 
 const (
-	sampling  = 8       // a power of two
+	sampling  = 32      // a power of two
 	memory    = 1 << 16 // sampled blocks remembered: 0.75 MiB
 	gapBins   = 26      // half octaves of seconds: below 1 s, 1 to 1.4 s, ..., beyond 1.1 h
 	fading    = 600.0   // seconds
