@@ -41,7 +41,7 @@ func (a *active) shared(chain []block.Hash, visit func(users []users, held int))
 		if s == nil {
 			return
 		}
-		n := common(s.blocks, chain[at:])
+		n := block.Common(s.blocks, chain[at:])
 		at += n
 		visit(s.users, at)
 		if n < len(s.blocks) {
@@ -60,7 +60,7 @@ func (a *active) enter(s slot.Slot, chain []block.Hash) (last *stretch, fresh in
 		next := a.byFirst[chain[at]]
 		if next == nil {
 			next = a.make(chain[at:], last)
-		} else if n := common(next.blocks, chain[at:]); n < len(next.blocks) {
+		} else if n := block.Common(next.blocks, chain[at:]); n < len(next.blocks) {
 			next = a.split(next, n)
 		}
 		if next.add(s, 1) == 1 {
@@ -141,22 +141,6 @@ func (s *stretch) add(of slot.Slot, by int32) int32 {
 	}
 	s.users = append(s.users, users{of, by})
 	return by
-}
-
-// common is how many leading blocks two chains have in common, which begin alike.
-func common(a, b []block.Hash) int {
-	low, high := 1, min(len(a), len(b))
-	if a[high-1] == b[high-1] {
-		return high
-	}
-	for low < high {
-		if middle := (low + high) / 2; a[middle] == b[middle] {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	return low
 }
 
 // whole is the chain that ends with this stretch; nil when there is none.

@@ -133,8 +133,6 @@ type Contest struct {
 	Loads      []*Load
 	Terms      []Terms    // the result
 	Draws      [2]float64 // drawn from [0, 1)
-	// MeanPrefill is how long a request's own prefill is in the mean, in raw seconds.
-	MeanPrefill float64
 }
 
 // Policy says what it costs to send a request to each candidate: of those that are not passed over the lowest Total wins, then

@@ -155,7 +155,6 @@ func (s *Scorer) score(d *Demand, candidates []Candidate) (terms []Terms, now fl
 	x.Terms = slices.Grow(x.Terms[:0], len(candidates))[:len(candidates)]
 	clear(x.Terms)
 	x.Draws = [2]float64{s.rnd.Float64(), s.rnd.Float64()}
-	x.MeanPrefill = own
 	policy.Score(x)
 	for i, l := range x.Loads {
 		c := &candidates[i]

@@ -2,7 +2,6 @@ package router
 
 import (
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -151,20 +150,11 @@ func (f *flights) overlap(chain []block.Hash, emptied func(slot.Slot) uint64, af
 		if x.stored || !x.ended.IsZero() && x.life != emptied(x.slot) {
 			continue
 		}
-		if n := common(x.chain, chain); int(x.slot) >= len(dst) || n > dst[x.slot] {
+		if n := int32(block.Common(x.chain, chain)); int(x.slot) >= len(dst) || n > dst[x.slot] {
 			dst = put(dst, x.slot, n)
 		}
 	}
 	return dst, f.added
-}
-
-// common is how many leading blocks two chains share. A hash names all before it, so that bisection finds it.
-func common(a, b []block.Hash) int32 {
-	n := min(len(a), len(b))
-	if a[n-1] == b[n-1] {
-		return int32(n)
-	}
-	return int32(sort.Search(n, func(i int) bool { return a[i] != b[i] }))
 }
 
 // sweep ends flights: those of requests that ended longer ago than linger, and those that the events have caught up with.
