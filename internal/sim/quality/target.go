@@ -159,7 +159,7 @@ func comparisonTargets(r *Results) []Target {
 		j.most("worst: mean TTFT / "+base, worst, .5, where)
 	}
 	worst, where := r.Worst(TTFTMean, ours, r.Tuned(dynamos, all), all)
-	j.most("worst: mean TTFT / tuned Dynamo", worst, 1.1, where)
+	j.most("worst: mean TTFT / tuned Dynamo", worst, 1.05, where)
 	return j.targets
 }
 
