@@ -1,46 +1,20 @@
 package indexer
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"attache/internal/golden"
 	"attache/internal/slot"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what the scripts print into testdata; read the difference before you keep it")
 
 // TestScripts runs testdata/*.txt: a command, a line of dashes, what it prints, an empty line. A prompt is a word, one
 // letter per block; a block is shown as the word that leads to it.
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := newStage().play(string(text))
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(string(text), got); diff != "" && !*rewrite {
-				t.Errorf("output differs (-want +got):\n%s", diff)
-			}
-		})
-	}
+	golden.Scripts(t, func(t *testing.T) func([]string) string { return newStage().run })
 }
 
 // stage is a table with a clock and names for its blocks.
@@ -55,22 +29,6 @@ func newStage() *stage {
 		table: newTable(Config{DefaultCapacity: 100, MaxBlocks: 1000, TTL: time.Minute}),
 		names: map[uint64]string{},
 	}
-}
-
-func (s *stage) play(script string) string {
-	var out strings.Builder
-	for part := range strings.SplitSeq(strings.TrimSpace(script), "\n\n") {
-		lines := strings.Split(part, "\n")
-		for len(lines) > 0 && strings.HasPrefix(lines[0], "#") {
-			out.WriteString(lines[0] + "\n")
-			lines = lines[1:]
-		}
-		if len(lines) > 0 {
-			fmt.Fprintf(&out, "%s\n----\n%s", lines[0], s.run(strings.Fields(lines[0])))
-		}
-		out.WriteByte('\n')
-	}
-	return strings.TrimSuffix(out.String(), "\n")
 }
 
 func (s *stage) run(words []string) string {

@@ -1,21 +1,15 @@
 package scoring
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"attache/internal/golden"
 	"attache/internal/slot"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what the scripts print into testdata; read the difference before you keep it")
 
 // TestScripts runs testdata/*.txt: decisions that a reader can check by hand. A part is comments, a command, a line of
 // dashes, and what it prints. Commands:
@@ -30,27 +24,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts print into tes
 //	prefilled|end ID, move ID wN, observe ID DURATION, wait DURATION
 //	loads                               prints what is booked
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := (&stage{t: t}).play(string(text))
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(string(text), got); diff != "" && !*rewrite {
-				t.Errorf("output differs (-want +got):\n%s", diff)
-			}
-		})
-	}
+	golden.Scripts(t, func(t *testing.T) func([]string) string { return (&stage{t: t}).run })
 }
 
 type stage struct {
@@ -59,22 +33,6 @@ type stage struct {
 	clock    *clock
 	bookings map[string]*Booking
 	engines  [10]Candidate
-}
-
-func (s *stage) play(script string) string {
-	var out strings.Builder
-	for part := range strings.SplitSeq(strings.TrimSpace(script), "\n\n") {
-		lines := strings.Split(part, "\n")
-		for len(lines) > 0 && strings.HasPrefix(lines[0], "#") {
-			out.WriteString(lines[0] + "\n")
-			lines = lines[1:]
-		}
-		if len(lines) > 0 {
-			fmt.Fprintf(&out, "%s\n----\n%s", lines[0], s.run(strings.Fields(lines[0])))
-		}
-		out.WriteByte('\n')
-	}
-	return strings.TrimSuffix(out.String(), "\n")
 }
 
 func (s *stage) run(words []string) string {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,12 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"attache/internal/admin"
+	"attache/internal/golden"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write testdata from what the command prints; commit only a diff you understand")
 
 // explaining is an attache that answers every question alike, and what it was asked.
 func explaining(t *testing.T, status int, answer any) (address string, asked *http.Request) {
@@ -91,19 +87,7 @@ func TestExplainTables(t *testing.T) {
 		if want := "h=a%3A+b%2Cc&h=d%3A+e&path=%2Fv1%2Fcompletions&policy=dynamo%3Boverlap_score_credit%3D1"; asked.Method != "POST" || asked.URL.RawQuery != want {
 			t.Errorf("asked %s ?%s", asked.Method, asked.URL.RawQuery)
 		}
-		golden := filepath.Join("testdata", c.file)
-		if *rewrite {
-			if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), out.String()); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", c.file, diff)
-		}
+		golden.Compare(t, c.file, out.String())
 	}
 }
 

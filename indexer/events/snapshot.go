@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"attache/indexer/runs"
 	"attache/internal/slot"
+	"attache/internal/wholefile"
 )
 
 // A snapshot is a file, compressed by gzip, with one line of JSON (frozenFeeds) and the index behind it (see runs.Frozen). It
@@ -82,16 +82,7 @@ func (l *Ledger) save(path string) error {
 		}
 		frozen = x.Freeze()
 	})
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // gone when all went well
-	err = errors.Join(writeSnapshot(tmp, head, frozen), tmp.Sync(), tmp.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return wholefile.Replace(path, func(to io.Writer) error { return writeSnapshot(to, head, frozen) })
 }
 
 func writeSnapshot(to io.Writer, head frozenFeeds, frozen *runs.Frozen) error {

@@ -3,16 +3,11 @@ package admin
 import (
 	"encoding/json"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"attache/internal/golden"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write testdata from what the code answers; commit only a diff you understand")
 
 // The shapes that clients and the page rely on, as they go over the wire.
 func TestGoldenAnswers(t *testing.T) {
@@ -36,20 +31,7 @@ func TestGoldenAnswers(t *testing.T) {
 		{"empty_state.json", empty, "/api/v1/state"},
 	} {
 		t.Run(c.file, func(t *testing.T) {
-			got := call(c.server, "GET", c.target).Body.String()
-			path := filepath.Join("testdata", c.file)
-			if *rewrite {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", c.target, diff)
-			}
+			golden.Compare(t, c.file, call(c.server, "GET", c.target).Body.String())
 		})
 	}
 }

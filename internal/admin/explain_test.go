@@ -5,12 +5,12 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"attache/internal/golden"
 )
 
 // explanationAtNoon is of a request that goes where its prompt is.
@@ -44,20 +44,7 @@ func ask(s *Server, target, body string, headers ...string) *httptest.ResponseRe
 }
 
 func TestExplainGolden(t *testing.T) {
-	got := ask(stopped(t, quiet(), newFake()), "/api/v1/explain", `{}`).Body.String()
-	path := filepath.Join("testdata", "explain.json")
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
-	}
+	golden.Compare(t, "explain.json", ask(stopped(t, quiet(), newFake()), "/api/v1/explain", `{}`).Body.String())
 }
 
 func TestExplainQuestion(t *testing.T) {

@@ -30,7 +30,7 @@ var rungs = map[string][]string{
 	"extproc/accesslog": {"envoy", "internal/router"},
 	"xds":               {"envoy", "internal/worker"},
 	"internal/router": {"indexer", "indexer/events", "indexer/runs", "scoring", "scoring/queue", "internal/block", "internal/hints", "internal/openai",
-		"internal/prompt", "internal/traceparent", "internal/worker"},
+		"internal/prompt", "internal/traceparent", "internal/wholefile", "internal/worker"},
 	"internal/tracing":          {"internal/router", "internal/traceparent"},
 	"internal/warm":             {"internal/openai", "internal/router", "internal/worker"},
 	"internal/traceparent":      {},
@@ -50,7 +50,7 @@ var rungs = map[string][]string{
 	"indexer/pages":             {"internal/block"},
 	"indexer/yardstick":         {"internal/block", "internal/sim/trace/data"},
 	"indexer/events": {"indexer/events/wire", "indexer/events/zmtp", "indexer/pages", "indexer/runs", "internal/block",
-		"internal/worker"},
+		"internal/wholefile", "internal/worker"},
 	"indexer/events/wire": {},
 	"indexer/events/zmtp": {},
 	"internal/worker":     {},
@@ -60,9 +60,11 @@ var rungs = map[string][]string{
 	"internal/openai":     {},
 	"envoy":               {},
 	"internal/field":      {},
+	"internal/golden":     {}, // of tests only
 	"internal/proc":       {},
 	"internal/slot":       {},
 	"internal/ladder":     {},
+	"internal/wholefile":  {},
 }
 
 var everybody = []string{"internal/field", "internal/slot"}

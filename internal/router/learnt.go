@@ -3,6 +3,7 @@ package router
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"attache/internal/slot"
+	"attache/internal/wholefile"
 	"attache/internal/worker"
 	"attache/scoring"
 )
@@ -77,22 +79,15 @@ func (r *Router) note() {
 	}
 }
 
-// writeLearnt replaces a file as a whole.
 func writeLearnt(path string, l scoring.Learnt) error {
 	text, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
+	return wholefile.Replace(path, func(to io.Writer) error {
+		_, err := to.Write(append(text, '\n'))
 		return err
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // gone when all went well
-	_, err = tmp.Write(append(text, '\n'))
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	})
 }
 
 // ranksOf names the ranks of workers over restarts.

@@ -1,22 +1,16 @@
 package queue
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"attache/internal/field"
+	"attache/internal/golden"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what the scripts print into testdata; read the difference before you keep it")
 
 // TestScripts runs testdata/*.txt: queues that a reader can check by hand. A part is comments, a command, a line of
 // dashes, and what it prints. Commands:
@@ -28,27 +22,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts print into tes
 //	dispatch [N] [blocked=LANE,...] [drop=ID,...]   places up to N
 //	expire, drain, remove ID, wait D, served FLOW IN OUT, attained, backlog CLASS LANE
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := new(stage).play(string(text))
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(string(text), got); diff != "" && !*rewrite {
-				t.Errorf("output differs (-want +got):\n%s", diff)
-			}
-		})
-	}
+	golden.Scripts(t, func(t *testing.T) func([]string) string { return new(stage).run })
 }
 
 type stage struct {
@@ -56,30 +30,6 @@ type stage struct {
 	queue   *Queue[string]
 	now     time.Duration
 	entries map[string]*Entry[string]
-}
-
-func (s *stage) play(script string) string {
-	var out strings.Builder
-	for part := range strings.SplitSeq(strings.TrimSpace(script), "\n\n") {
-		lines := strings.Split(part, "\n")
-		for len(lines) > 0 && strings.HasPrefix(lines[0], "#") {
-			out.WriteString(lines[0] + "\n")
-			lines = lines[1:]
-		}
-		var printed strings.Builder
-		for len(lines) > 0 && lines[0] != "----" {
-			out.WriteString(lines[0] + "\n")
-			if result := s.run(strings.Fields(lines[0])); result != "" {
-				printed.WriteString(result + "\n")
-			}
-			lines = lines[1:]
-		}
-		if printed.Len() > 0 {
-			out.WriteString("----\n" + printed.String())
-		}
-		out.WriteByte('\n')
-	}
-	return strings.TrimSuffix(out.String(), "\n")
 }
 
 func (s *stage) run(words []string) string {
