@@ -181,11 +181,14 @@ func (a *attempt) remember() {
 	if cfg.Mode != affinityOff || a.rec.policy == scoring.PolicySession {
 		ttl = max(ttl, cfg.TTL)
 	}
+	rec := a.rec
 	switch {
 	case a.session == 0:
 	case a.req.Hints.SessionFinal:
+		rec.sessionOver = true
 		a.pool.sessions.drop(a.session)
 	default:
-		a.pool.sessions.bind(a.session, a.rec.slot, a.rec.named[0], a.started.Add(a.waited), ttl, kept)
+		rec.sessionTTL, rec.sessionKept = ttl, kept
+		a.pool.sessions.bind(session{key: a.session, slot: rec.slot, addr: rec.named[0].Addr, kept: kept, own: true}, a.started.Add(a.waited), ttl)
 	}
 }

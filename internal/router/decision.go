@@ -11,6 +11,7 @@ import (
 	"attache/internal/block"
 	"attache/internal/hints"
 	"attache/internal/prompt"
+	"attache/internal/replica"
 	"attache/internal/slot"
 	"attache/internal/traceparent"
 	"attache/internal/worker"
@@ -56,6 +57,7 @@ type Done struct{ rec *record }
 func (d Done) Prefilled() {
 	if d.rec != nil {
 		d.rec.booking.Prefilled()
+		d.rec.spread(replica.Prefilled)
 		d.rec.pool.gate.poke()
 	}
 }
@@ -83,8 +85,11 @@ type record struct {
 	requestID, path, model, tenant string
 	flow                           string        // whose share it takes
 	session                        uint64        // that it belongs to; 0 none
+	sessionTTL                     time.Duration // for which it was bound
+	sessionKept, sessionOver       bool
 	waited                         time.Duration // at the gate
 	promptTokens, blockTokens      int
+	outputTokens                   int // expected, as the client said; 0 it did not
 	rung                           prompt.Rung
 	why                            prompt.Reason
 	count                          int // prompt tokens that the engine should report if our model folder is right; 0: nothing is claimed
@@ -92,6 +97,7 @@ type record struct {
 	fresh                          bool               // the worker that answers must store new blocks
 	slot                           slot.Slot          // that was chosen
 	flight                         *flight            // nil: its blocks are remembered, not told
+	flies                          bool               // engines that tell of their caches can tell of its whole chain
 	mark                           indexer.Mark       // what the slot was believed to hold
 	blocks                         int                // of the prompt, full ones
 	available, captured            int                // cached tokens: best any candidate offered, the chosen one's
@@ -158,6 +164,7 @@ func (rec *record) end() {
 	rec.ended = rec.router.now()
 	mark(&rec.phases.Ended, rec.began, rec.ended)
 	rec.booking.End()
+	rec.spread(replica.Ended)
 	rec.pool.gate.poke()
 	rec.pool.flights.end(rec.flight, rec.ended, rec.pool.ledger.Emptied(rec.slot))
 	rec.touchLocked()
@@ -220,6 +227,9 @@ func (rec *record) fallBack(set *worker.Set) {
 		if w := set.BySlot(rec.named[i].Slot); w != nil && w.Eligible() {
 			rec.on = i
 			rec.booking.Move(w.Slot)
+			if s := rec.pool.sharer; s != nil {
+				s.Share(&replica.Delta{Kind: replica.Moved, Number: rec.number, Worker: w.Addr})
+			}
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"attache/internal/prompt"
+	"attache/internal/replica"
 	"attache/internal/worker"
 	"attache/scoring"
 )
@@ -86,7 +87,8 @@ func (r *Router) Report(id string, o Outcome) {
 	if o.Failed() || served != nil && served.Addr != rec.named[0].Addr {
 		rec.pool.sessions.unbind(rec.session, rec.slot) // where to go on, the next request finds out
 	}
-	rec.pool.gate.answered(rec.flow, o.CompletedTokens)
+	rec.pool.gate.served(rec.flow, 0, o.CompletedTokens)
+	rec.answered(&o, served)
 	name := rec.named[0].Name
 	if served != nil {
 		name = served.Name
@@ -110,6 +112,25 @@ func (rec *record) learn(o *Outcome) {
 	delivered := rec.delivered(o)
 	p.fidelities.add(rec.slot, rec.rung, rec.captured, delivered)
 	p.index.Correct(rec.mark, delivered/p.keyer.BlockTokens())
+}
+
+// answered tells the other replicas what became of the decision.
+func (rec *record) answered(o *Outcome, served *worker.Worker) {
+	s := rec.pool.sharer
+	if s == nil {
+		return
+	}
+	d := replica.Delta{Kind: replica.Answered, Number: rec.number, Failed: o.Failed() || served != nil && served.Addr != rec.named[0].Addr}
+	if o.Status == 200 {
+		d.AnswerTokens = o.CompletedTokens
+		if rec.stream && o.Attempts == 1 {
+			d.EngineTTFT = o.EngineTTFT
+		}
+		if d.CachedKnown = !d.Failed && o.CachedKnown && o.PromptTokens > 0 && rec.blocks > 0 && rec.promptTokens > 0; d.CachedKnown {
+			d.Delivered = rec.delivered(o)
+		}
+	}
+	s.Share(&d)
 }
 
 // delivered is what the engine took from its cache. Lengths of prompts may be estimates: it is brought to their measure.
@@ -251,6 +272,9 @@ func (r *Router) Run(ctx context.Context) error {
 			r.metrics.forgotten(r.table.forget(r.now().Add(-r.cfg.FeedbackTTL), r.tell))
 			r.refreshCapacities()
 			r.hold()
+			for _, p := range r.pools {
+				p.remote.upkeep(r.now(), r.cfg.FeedbackTTL)
+			}
 			r.probe(ctx)
 		}
 	}

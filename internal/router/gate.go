@@ -11,6 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"attache/internal/field"
+	"attache/internal/replica"
 	"attache/internal/slot"
 	"attache/internal/worker"
 	"attache/scoring"
@@ -355,14 +356,29 @@ func (g *gate) attained(a *attempt) {
 	}
 }
 
-// answered tells the queue what else a flow was given, once its answer is known.
-func (g *gate) answered(flow string, output int) {
-	if !g.fair || output == 0 {
+// served tells the queue what else a flow was given: once its answer is known, or by another replica.
+func (g *gate) served(flow string, input, output int) {
+	if !g.fair || input+output == 0 {
 		return
 	}
 	g.mu.Lock()
 	defer g.unlock()
-	g.queue.Served(g.now(), flow, 0, output)
+	g.queue.Served(g.now(), flow, input, output)
+}
+
+// elsewhere takes in what waits at the other replicas: it counts against the limits of the whole queue.
+func (g *gate) elsewhere(w replica.Waiting) {
+	g.mu.Lock()
+	defer g.unlock()
+	g.queue.Elsewhere(w.Requests, w.PromptTokens, w.BodyBytes)
+}
+
+// waiting is what waits here.
+func (g *gate) waiting() (w replica.Waiting) {
+	g.mu.Lock()
+	defer g.unlock()
+	w.Requests, w.PromptTokens, w.BodyBytes = g.queue.Waiting()
+	return w
 }
 
 // runGates lets waiting requests of all pools through until ctx ends.

@@ -69,11 +69,7 @@ func (r *Router) note() {
 		if path == "" {
 			continue
 		}
-		names := map[slot.Slot]string{}
-		for name, s := range ranksOf(r.workers.Set().Pool(p.name)) {
-			names[s] = name
-		}
-		if err := writeLearnt(path, p.scorer.Learnt(names)); err != nil {
+		if err := writeLearnt(path, p.scorer.Learnt(namesOf(r.workers.Set().Pool(p.name)))); err != nil {
 			r.log.Error("saving what was learnt of the workers' speed failed", "file", path, "error", err)
 		}
 	}
@@ -99,4 +95,13 @@ func ranksOf(workers []*worker.Worker) map[string]slot.Slot {
 		}
 	}
 	return ranks
+}
+
+// namesOf is ranksOf the other way round.
+func namesOf(workers []*worker.Worker) map[slot.Slot]string {
+	names := map[slot.Slot]string{}
+	for name, s := range ranksOf(workers) {
+		names[s] = name
+	}
+	return names
 }

@@ -31,6 +31,7 @@ type metrics struct {
 	outcomes   *prometheus.CounterVec   // finished requests by pool and outcome
 	retries    *prometheus.CounterVec   // attempts after the first, by pool
 	reports    *prometheus.CounterVec   // reports that found no decision, by reason
+	nowhere    *prometheus.CounterVec   // requests of other replicas at workers that are not known here, by pool
 	unheard    prometheus.Counter       // decisions that ended without a report
 	inFlight   *prometheus.Desc         // bookings by pool and worker
 	sessions   *prometheus.Desc         // bound sessions by pool
@@ -80,6 +81,7 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 			"broken (worker died mid-answer).", "pool", "outcome"),
 		retries: counter("retries_total", "Upstream attempts after the first.", "pool"),
 		reports: counter("lost_reports_total", "Access-log reports that matched no decision of this replica.", "reason"),
+		nowhere: counter("unplaced_total", "Requests of other replicas at workers that are not known here: do all replicas discover the same ones?", "pool"),
 		unheard: prometheus.NewCounter(prometheus.CounterOpts{Name: "attache_router_unheard_total",
 			Help: "Decisions that ended without an access-log report: is the access logger configured?"}),
 		inFlight: prometheus.NewDesc("attache_router_in_flight", "Requests booked on a worker.", []string{"pool", "worker"}, nil),
@@ -160,6 +162,8 @@ func (m *metrics) collectAccuracy(ch chan<- prometheus.Metric, p *pool, worker, 
 func (m *metrics) chain(p *pool, c *prompt.Chain) {
 	m.chains.WithLabelValues(p.name, c.Rung.String(), string(c.Why)).Inc()
 }
+
+func (m *metrics) unplaced(pool string) { m.nowhere.WithLabelValues(pool).Inc() }
 
 func (m *metrics) turnedAway(pool, reason string) { m.refused.WithLabelValues(pool, reason).Inc() }
 

@@ -23,6 +23,8 @@ type pool struct {
 	counters counters
 	flights  flights
 	gate     *gate
+	sharer   Sharer // nil: there are no other replicas
+	remote   *Remote
 	sessions sessions
 	learnt   atomic.Pointer[scoring.Learnt] // before the last restart; nil: nothing
 	tenants  tenants

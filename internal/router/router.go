@@ -26,6 +26,7 @@ import (
 	"attache/internal/hints"
 	"attache/internal/openai"
 	"attache/internal/prompt"
+	"attache/internal/replica"
 	"attache/internal/slot"
 	"attache/internal/worker"
 	"attache/scoring"
@@ -83,6 +84,7 @@ type scratch struct {
 	eligible   []*worker.Worker
 	candidates []scoring.Candidate
 	demand     scoring.Demand
+	delta      replica.Delta
 	attempt    attempt
 }
 
@@ -143,7 +145,7 @@ func New(p Params) (*Router, error) {
 		if p.Watch != nil {
 			made.watcher = p.Watch(pc.Name)
 		}
-		made.gate, made.sessions.most = newGate(r, made, p.Config.Queue), p.Config.Affinity.Sessions
+		made.gate, made.sessions.most, made.remote = newGate(r, made, p.Config.Queue), p.Config.Affinity.Sessions, newRemote(r, made)
 		r.pools = append(r.pools, made)
 		r.byName[pc.Name] = made
 	}
@@ -195,7 +197,7 @@ func (r *Router) decide(a *attempt) *Decision {
 	rec.began, rec.clocked, rec.phases, rec.parent = a.began, a.clocked, a.phases, req.Timing.Parent
 	rec.model, rec.requestID, rec.path, rec.tenant = a.names.asked, req.ID, req.Path, req.Tenant
 	rec.promptTokens, rec.rung, rec.why, rec.blocks = s.chain.Tokens, s.chain.Rung, s.chain.Why, len(s.chain.Hashes)
-	rec.blockTokens, rec.session = s.chain.BlockTokens, a.session
+	rec.blockTokens, rec.outputTokens, rec.session, rec.flies = s.chain.BlockTokens, req.Hints.OutputTokens, a.session, flies(&s.chain)
 	rec.flow = a.flow()
 	rec.captured, rec.candidates, rec.excluded = rec.ranked[0].CachedTokens, len(s.candidates), a.out.total()
 	rec.hints, rec.policy = req.Hints.Said(), p.scorer.Deciding(s.demand.Policy)
@@ -237,6 +239,10 @@ func (r *Router) decide(a *attempt) *Decision {
 	a.remember()
 	a.keep()
 	r.table.put(rec)
+	if p.sharer != nil {
+		rec.booked(&s.delta, s.chain.Hashes)
+		p.sharer.Share(&s.delta)
+	}
 	r.recent.add(rec)
 	now := r.now()
 	rec.decided(now)

@@ -20,13 +20,17 @@ import (
 
 // fleet is a hand-made registry.
 type fleet struct {
-	set   *worker.Set
+	set *worker.Set
+
+	mu    sync.Mutex // guards marks
 	marks []string
 }
 
 func (f *fleet) Set() *worker.Set { return f.set }
 
 func (f *fleet) Report(s slot.Slot, o worker.Outcome) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	name := f.set.BySlot(s).Name
 	if o.OK {
 		f.marks = append(f.marks, name+" ok")
@@ -59,7 +63,7 @@ type world struct {
 	reg   *prometheus.Registry
 }
 
-func newWorld(t *testing.T, change func(*Config), pools []PoolConfig, ws ...*worker.Worker) *world {
+func newWorld(t testing.TB, change func(*Config), pools []PoolConfig, ws ...*worker.Worker) *world {
 	t.Helper()
 	w := &world{fleet: &fleet{set: worker.NewSet(ws...)}, clock: time.Unix(1_000_000, 0), reg: prometheus.NewRegistry()}
 	cfg := DefaultConfig()

@@ -58,6 +58,7 @@ type session struct {
 	addr    netip.AddrPort // of the worker: a slot may be given to another one
 	expires time.Time
 	kept    bool // a request asked for it (CacheTTL): it sticks whatever the affinity
+	own     bool // this replica bound it last
 }
 
 // sessionKey names a session of a tenant; 0: none.
@@ -68,9 +69,9 @@ func sessionKey(tenant, id string) uint64 {
 	return max(xxh3.HashString(id)^xxh3.HashStringSeed(tenant, 1), 1)
 }
 
-// bind notes that a session was sent to a worker's rank, for ttl from now on; or longer, if it was bound there for longer.
-func (s *sessions) bind(key uint64, to slot.Slot, w *worker.Worker, now time.Time, ttl time.Duration, kept bool) {
-	if key == 0 || ttl <= 0 {
+// bind notes a binding, for ttl from now on; or longer, if the session was bound there for longer.
+func (s *sessions) bind(b session, now time.Time, ttl time.Duration) {
+	if b.key == 0 || ttl <= 0 {
 		return
 	}
 	s.mu.Lock()
@@ -78,8 +79,8 @@ func (s *sessions) bind(key uint64, to slot.Slot, w *worker.Worker, now time.Tim
 	if s.byKey == nil {
 		s.byKey = map[uint64]*list.Element{}
 	}
-	b := session{key: key, slot: to, addr: w.Addr, expires: now.Add(ttl), kept: kept}
-	if e := s.byKey[key]; e != nil {
+	b.expires = now.Add(ttl)
+	if e := s.byKey[b.key]; e != nil {
 		was := e.Value.(*session) //nolint:forcetypeassert // nothing else is in the list
 		if was.slot == b.slot && was.addr == b.addr && was.expires.After(b.expires) {
 			b.expires, b.kept = was.expires, was.kept || b.kept
@@ -88,7 +89,7 @@ func (s *sessions) bind(key uint64, to slot.Slot, w *worker.Worker, now time.Tim
 		s.order.MoveToFront(e)
 		return
 	}
-	s.byKey[key] = s.order.PushFront(&b)
+	s.byKey[b.key] = s.order.PushFront(&b)
 	for s.order.Len() > s.most {
 		s.remove(s.order.Back())
 	}
@@ -154,6 +155,18 @@ func (s *sessions) drop(key uint64) {
 func (s *sessions) remove(e *list.Element) {
 	delete(s.byKey, e.Value.(*session).key) //nolint:forcetypeassert // nothing else is in the list
 	s.order.Remove(e)
+}
+
+// own are the bindings of this replica, as of now.
+func (s *sessions) own(now time.Time) (own []session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := s.order.Front(); e != nil; e = e.Next() {
+		if b := e.Value.(*session); b.own && now.Before(b.expires) { //nolint:forcetypeassert // nothing else is in the list
+			own = append(own, *b)
+		}
+	}
+	return own
 }
 
 // count is how many sessions are bound.

@@ -185,8 +185,8 @@ func TestAnOldFailureDoesNotUnbind(t *testing.T) {
 	s.most = 10
 	ws := workers("default", 1, worker.Ready, worker.Ready)
 	set, now := worker.NewSet(ws...), time.Unix(1, 0)
-	s.bind(1, ws[0].Slot, ws[0], now, time.Minute, false)
-	s.bind(1, ws[1].Slot, ws[1], now, time.Minute, false)
+	s.bind(session{key: 1, slot: ws[0].Slot, addr: ws[0].Addr}, now, time.Minute)
+	s.bind(session{key: 1, slot: ws[1].Slot, addr: ws[1].Addr}, now, time.Minute)
 	s.unbind(1, ws[0].Slot)
 	if at, _, ok := s.find(1, set, now); !ok || at != ws[1].Slot {
 		t.Errorf("bound to slot %d, %t", at, ok)
@@ -203,12 +203,12 @@ func TestSessionsAreBounded(t *testing.T) {
 	ws := workers("default", 1, worker.Ready)
 	set, now := worker.NewSet(ws...), time.Unix(1, 0)
 	for key := range uint64(4) {
-		s.bind(key, ws[0].Slot, ws[0], now, time.Minute, false) // key 0 is none
+		s.bind(session{key: key, slot: ws[0].Slot, addr: ws[0].Addr}, now, time.Minute) // key 0 is none
 		if key == 2 {
 			s.find(1, set, now)
 		}
 	}
-	s.bind(4, ws[0].Slot, ws[0], now, time.Minute, false)
+	s.bind(session{key: 4, slot: ws[0].Slot, addr: ws[0].Addr}, now, time.Minute)
 	got := ""
 	for key := range uint64(6) {
 		if at, _, ok := s.find(key, set, now); ok && at != slot.None {

@@ -105,7 +105,8 @@ func (l *Limits) refuse(u usage, r *Request) *Rejection {
 func (q *Queue[T]) refuse(c *class[T], r *Request) *Rejection {
 	no := c.cfg.Limits.refuse(c.used, r)
 	if no == nil {
-		if no = q.cfg.Limits.refuse(q.used, r); no != nil {
+		all := usage{q.used.requests + q.others.requests, q.used.tokens + q.others.tokens, q.used.bytes + q.others.bytes}
+		if no = q.cfg.Limits.refuse(all, r); no != nil {
 			no.Total = true
 		}
 	}

@@ -13,6 +13,7 @@ type Queue[T any] struct {
 	classes []*class[T]
 	byName  map[string]Class
 	used    usage
+	others  usage // what waits in other queues, and counts against Config.Limits
 	rate    rate
 	flows   flows[T]
 	rounds  *rounds
@@ -69,6 +70,17 @@ func (q *Queue[T]) Len() int { return q.used.requests }
 func (q *Queue[T]) Depth(c Class) (requests int, promptTokens, bodyBytes int64) {
 	u := q.classes[c].used
 	return u.requests, u.tokens, u.bytes
+}
+
+// Waiting is what waits in all classes.
+func (q *Queue[T]) Waiting() (requests int, promptTokens, bodyBytes int64) {
+	return q.used.requests, q.used.tokens, q.used.bytes
+}
+
+// Elsewhere says what waits in the queues of other gateways: together with what waits here it counts against Config.Limits, not
+// against those of classes.
+func (q *Queue[T]) Elsewhere(requests int, promptTokens, bodyBytes int64) {
+	q.others = usage{requests, promptTokens, bodyBytes}
 }
 
 // Backlog is how many requests wait in a lane of a class. While there are any, a new one must be pushed behind them even

@@ -1,0 +1,226 @@
+package replica
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Link carries records between the replicas of one pool.
+type Link interface {
+	// Publish appends records for all replicas to see, this one included, in this order. It may take as long as ctx allows.
+	Publish(ctx context.Context, records ...[]byte) error
+	// Follow delivers every record that is published by anybody, in one order for all, until ctx ends. It calls joined before the
+	// first one, and again whenever records may have been missed; lost when it cannot be reached, once until joined or delivered
+	// again. Records are valid during the call.
+	Follow(ctx context.Context, events Events)
+}
+
+// Events are what a Link tells. They are called by one goroutine.
+type Events struct {
+	Joined    func()
+	Delivered func(record []byte)
+	Lost      func(error)
+}
+
+// Bounds of what waits to be sent.
+const (
+	maxPending = 4 << 20   // bytes; what is more is dropped, and told with the next snapshot
+	partBytes  = 256 << 10 // of a snapshot, in one record
+)
+
+// outbox gathers what a replica has to tell. Safe for concurrent use.
+type outbox struct {
+	name string
+	life uint64
+	wake chan struct{} // something waits; capacity 1
+
+	mu      sync.Mutex // guards what follows
+	sent    sent
+	pending []byte
+	off     bool   // nobody could be told lately: deltas are dropped until a snapshot tells all
+	hello   bool   // it should be said
+	asked   bool   // somebody wants a snapshot
+	dropped uint64 // deltas
+
+	number uint64 // of the last record; only the sender touches it, and spare
+	spare  []byte
+}
+
+// share encodes a delta. It takes a microsecond and never waits.
+func (o *outbox) share(d *Delta) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.off || len(o.pending) > maxPending {
+		o.off = true
+		o.dropped++
+		return
+	}
+	o.pending = d.append(o.pending, &o.sent)
+	o.poke()
+}
+
+func (o *outbox) poke() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// want notes what the next record should bring.
+func (o *outbox) want(hello, snapshot bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.hello, o.asked = o.hello || hello, o.asked || snapshot
+	o.poke()
+}
+
+// due takes what waits, and says whether a snapshot is wanted, which tells readers everything anew: from then on they know of no
+// chain but those in it.
+func (o *outbox) due(into []byte) (deltas []byte, hello, snapshot bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	deltas, hello, snapshot = append(into, o.pending...), o.hello, o.asked || o.off
+	o.pending, o.hello, o.asked = o.pending[:0], false, false
+	if o.off { // what waited is in the snapshot, or over
+		deltas = deltas[:len(into)]
+	}
+	if snapshot {
+		o.off = false
+		o.sent.known.clear()
+	}
+	return deltas, hello, snapshot
+}
+
+// failed notes that what was taken could not be sent.
+func (o *outbox) failed() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.off, o.pending = true, o.pending[:0]
+}
+
+// record makes a record of the sender.
+func (o *outbox) record(h header, deltas []byte) []byte {
+	o.number++
+	h.name, h.life, h.number = o.name, o.life, o.number
+	return append(h.append(make([]byte, 0, len(deltas)+len(h.learnt)+64)), deltas...)
+}
+
+// snapshot makes the records of all that is under way.
+func (o *outbox) snapshot(src Source) [][]byte {
+	var records [][]byte
+	h := header{marks: markBegin, waiting: src.Waiting(), learnt: src.Learnt()}
+	if len(h.learnt) > maxLearnt {
+		h.learnt = nil
+	}
+	var deltas []byte
+	chains := sent{known: generations[struct{}]{most: mostCheckpoints}} // what was shared meanwhile is sent after this
+	src.Open(func(d *Delta) {
+		deltas = d.append(deltas, &chains)
+		if len(deltas) >= partBytes {
+			records = append(records, o.record(h, deltas))
+			h, deltas = header{waiting: h.waiting}, deltas[:0]
+		}
+	})
+	h.marks |= markFinish
+	return append(records, o.record(h, deltas))
+}
+
+// sender sends what waits in an outbox.
+type sender struct {
+	*outbox
+
+	link      Link
+	source    Source
+	batch     time.Duration // gathered for
+	heartbeat time.Duration // at least one record in
+	metrics   *metrics
+}
+
+// pauses between two tries to reach the others, and the least time between two snapshots.
+const (
+	firstPause   = 50 * time.Millisecond
+	longestPause = 2 * time.Second
+	betweenAll   = 100 * time.Millisecond
+	sendTimeout  = 5 * time.Second
+)
+
+// run sends until ctx ends.
+func (s *sender) run(ctx context.Context) {
+	beat := time.NewTicker(s.heartbeat)
+	defer beat.Stop()
+	var all time.Time // when everything was told last
+	pause := time.Duration(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+			rest(ctx, s.batch)
+		case <-beat.C:
+		}
+		deltas, hello, snapshot := s.due(s.spare[:0])
+		s.spare = deltas
+		if snapshot {
+			rest(ctx, betweenAll-time.Since(all))
+			all = time.Now()
+		}
+		if err := s.send(ctx, deltas, hello, snapshot); err == nil {
+			pause = 0
+			continue
+		}
+		s.failed()
+		pause = min(max(2*pause, firstPause), longestPause)
+		rest(ctx, pause)
+		s.poke()
+	}
+}
+
+// rest waits, or less when ctx ends.
+func rest(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (s *sender) send(ctx context.Context, deltas []byte, hello, snapshot bool) error {
+	h := header{waiting: s.source.Waiting()}
+	if hello {
+		h.marks = markHello
+	}
+	records := [][]byte{s.record(h, deltas)}
+	if snapshot {
+		records = append(records, s.outbox.snapshot(s.source)...)
+		s.metrics.snapshots.Inc()
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	if err := s.link.Publish(ctx, records...); err != nil {
+		s.metrics.failures.Inc()
+		return err
+	}
+	for _, r := range records {
+		s.metrics.sent.Add(float64(len(r)))
+	}
+	s.metrics.records.Add(float64(len(records)))
+	return nil
+}
+
+// leave sends the last record.
+func (s *sender) leave(ctx context.Context, kept time.Duration) error {
+	deltas, _, _ := s.due(nil)
+	return s.link.Publish(ctx, s.record(header{marks: markLeave, kept: kept}, deltas))
+}
+
+// lost is how many deltas could not be sent.
+func (o *outbox) lost() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.dropped
+}
