@@ -59,11 +59,12 @@ type Gateway struct {
 	hashes   []block.Hash // by id
 	now      time.Duration
 
-	bookings []*scoring.Booking // by request
-	asked    []time.Duration    // by request: when it came, plus 1; 0 it has not
-	waited   []time.Duration    // by request: from then until it was sent
-	up       []bool             // by worker
-	answers  []int              // blocks of answers in its cache, as told, by worker
+	bookings []*scoring.Booking       // by request
+	heard    map[int]*scoring.Booking // of other replicas, by request
+	asked    []time.Duration          // by request: when it came, plus 1; 0 it has not
+	waited   []time.Duration          // by request: from then until it was sent
+	up       []bool                   // by worker
+	answers  []int                    // blocks of answers in its cache, as told, by worker
 	gone     []uint64
 	sessions map[int]int // worker + 1 that answered last, by session
 
@@ -93,7 +94,7 @@ func New(o Options, c *virtual.Cluster, w *trace.Workload) (*Gateway, error) {
 		options: o, cluster: c, workload: w, index: runs.New(runs.Config{MaxBytes: 8 << 30, MaxOrphans: 1 << 16, MaxSlots: c.Workers() + 1}),
 		hashes: make([]block.Hash, w.IDs), bookings: make([]*scoring.Booking, len(w.All)),
 		asked: make([]time.Duration, len(w.All)), waited: make([]time.Duration, len(w.All)),
-		sessions: map[int]int{}, up: make([]bool, c.Workers()), answers: make([]int, c.Workers()),
+		heard: map[int]*scoring.Booking{}, sessions: map[int]int{}, up: make([]bool, c.Workers()), answers: make([]int, c.Workers()),
 	}
 	switch o.FirstTokens {
 	case "":
@@ -233,11 +234,15 @@ func (g *Gateway) FirstToken(now time.Duration, r *trace.Request) {
 // End releases what is booked, and lets the scoring learn.
 func (g *Gateway) End(now time.Duration, r *trace.Request, o virtual.Outcome) {
 	g.now, g.stirred = now, true
-	b := g.bookings[r.Index]
+	g.over(g.bookings[r.Index], g.waited[r.Index], o)
 	g.bookings[r.Index] = nil
+}
+
+// over ends a booking and learns from it.
+func (g *Gateway) over(b *scoring.Booking, waited time.Duration, o virtual.Outcome) {
 	b.End()
 	if o.Status == virtual.Answered {
-		g.scorer.Observe(b, scoring.Outcome{EngineTTFT: o.TTFT - g.waited[r.Index], OutputTokens: o.Output})
+		g.scorer.Observe(b, scoring.Outcome{EngineTTFT: o.TTFT - waited, OutputTokens: o.Output})
 	}
 }
 
@@ -249,11 +254,15 @@ func (g *Gateway) Stored(now time.Duration, worker int, r *trace.Request, from, 
 		told.Parent = r.Chain[from-1]
 	}
 	g.index.Store(runs.Holder{Slot: slot.Slot(worker)}, told)
-	if b := g.bookings[r.Index]; b != nil && g.options.FirstTokens == Events {
-		if to == len(r.Chain) {
-			b.Prefilled()
-		} else {
-			b.Progress(r.Prompt - to*g.workload.BlockTokens)
+	if g.options.FirstTokens == Events {
+		for _, b := range [...]*scoring.Booking{g.bookings[r.Index], g.heard[r.Index]} {
+			switch {
+			case b == nil:
+			case to == len(r.Chain):
+				b.Prefilled()
+			default:
+				b.Progress(r.Prompt - to*g.workload.BlockTokens)
+			}
 		}
 	}
 }

@@ -195,10 +195,18 @@ func (j *job) router(c *virtual.Cluster, w *trace.Workload) (virtual.Router, fun
 	if err != nil {
 		return nil, nil, err
 	}
-	g, err := gateway.New(gateway.Options{
+	options := gateway.Options{
 		Scoring: cfg, FirstTokens: j.policy.FirstTokens, TrueCaches: j.policy.TrueCaches, Seed: uint64(j.seed),
 		Queue: j.policy.Queue, Limits: j.policy.Limits,
-	}, c, w)
+	}
+	if j.policy.Replicas > 1 {
+		r, err := gateway.NewReplicas(j.policy.Replicas, j.policy.Sync, options, c, w)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, r.Reuse, nil
+	}
+	g, err := gateway.New(options, c, w)
 	if err != nil {
 		return nil, nil, err
 	}

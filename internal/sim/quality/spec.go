@@ -34,6 +34,9 @@ type Spec struct {
 	// Queue and Limits are those of gateway.Options: requests are held back if both are there.
 	Queue  queue.Config
 	Limits scoring.Limits
+	// Replicas is how many gateways decide, each told what the others decide after Sync; 0 one.
+	Replicas int
+	Sync     time.Duration
 
 	speedError float64
 	settings   []setting
@@ -43,7 +46,7 @@ type Spec struct {
 type setting struct{ section, key, value string }
 
 // options are the keys of a spec that are none of router.scoring.
-const options = "first_tokens, true_caches, speed_error, lag, reuse, queue, ageing, in_flight, prefill_tokens, kv_share, ttft"
+const options = "first_tokens, true_caches, speed_error, lag, reuse, replicas, sync, queue, ageing, in_flight, prefill_tokens, kv_share, ttft"
 
 // aliases are short names of keys.
 var aliases = map[string]string{"prefill_scale": "prefill_load_scale"}
@@ -57,6 +60,8 @@ var aliases = map[string]string{"prefill_scale": "prefill_load_scale"}
 //	speed_error=2                    the router's speed model, times this
 //	lag=1s                           of KV events
 //	reuse=false                      engines without prefix cache
+//	replicas=4                       so many gateways, any of which gets a request; they tell each other what they decide,
+//	sync=10ms                        which takes so long; off: they do not
 //	queue=fcfs|lcfs|wspt|edf         requests wait in this order while all workers are saturated, which they are by
 //	in_flight=8                      requests in flight,
 //	prefill_tokens=16384             prompt tokens that are not computed yet,
@@ -98,7 +103,7 @@ func ParseSpecs(texts ...string) ([]Spec, error) {
 }
 
 func parseSpec(name string) (Spec, error) {
-	s := Spec{Name: name, Lag: -1, Queue: queue.DefaultConfig()}
+	s := Spec{Name: name, Lag: -1, Queue: queue.DefaultConfig(), Sync: usualSync}
 	policy, list, _ := strings.Cut(name, ":")
 	if policy == SharedCache {
 		s.Reference = true
@@ -142,6 +147,10 @@ func parseSpec(name string) (Spec, error) {
 	return s, err
 }
 
+// usualSync is how long replicas take to hear of each other's decisions: what is gathered for a batch, the way to Redis and back, and
+// some for a machine that is busy.
+const usualSync = 10 * time.Millisecond
+
 // checkQueue: an order without a limit, or the other way about, would mean nothing.
 func (s *Spec) checkQueue() error {
 	switch limited := s.Limits != (scoring.Limits{}); {
@@ -149,6 +158,9 @@ func (s *Spec) checkQueue() error {
 		return errors.New("in_flight, prefill_tokens, kv_share and ttft say when requests wait: queue=fcfs, or another order, expected beside them")
 	case !limited && len(s.Queue.Classes) > 0:
 		return errors.New("queue and ageing say how requests wait: in_flight, prefill_tokens, kv_share or ttft expected beside them")
+	}
+	if s.Replicas > 1 && s.Queue.Enabled() {
+		return errors.New("replicas: several with a queue each are not simulated")
 	}
 	return s.Queue.Validate()
 }
@@ -176,6 +188,16 @@ func (s *Spec) option(key, value string) (is bool, err error) {
 		s.Lag, err = time.ParseDuration(value)
 		if err != nil || s.Lag < 0 {
 			err = errors.New("a time such as 100ms expected")
+		}
+	case "replicas":
+		s.Replicas, err = atLeastOne(value)
+	case "sync":
+		if s.Sync = gateway.Alone; value == "off" {
+			break
+		}
+		s.Sync, err = time.ParseDuration(value)
+		if err != nil || s.Sync < 0 {
+			err = errors.New("a time such as 10ms, or off, expected")
 		}
 	default:
 		return s.holding(key, value)

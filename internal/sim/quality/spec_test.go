@@ -99,6 +99,9 @@ func TestSpecsThatAreNone(t *testing.T) {
 		{"time:true_caches=2", []string{"true or false"}},
 		{"time:speed_error=0", []string{"a factor between"}},
 		{"time:lag=1", []string{"lag=1", "a time such as 100ms"}},
+		{"time:replicas=0", []string{"replicas=0", "a number from 1 on"}},
+		{"time:replicas=2,sync=never", []string{"sync=never", "a time such as 10ms, or off"}},
+		{"time:replicas=2,queue=fcfs,in_flight=1", []string{"replicas", "a queue each"}},
 		{"time:reuse=no", []string{"true or false"}},
 		{"time:queue=wspt", []string{"in_flight, prefill_tokens, kv_share or ttft expected"}},
 		{"time:ageing=1s", []string{"in_flight, prefill_tokens, kv_share or ttft expected"}},
@@ -133,7 +136,7 @@ func TestSpecsComeApart(t *testing.T) {
 		var text strings.Builder
 		for i := range rapid.IntRange(1, 6).Draw(t, "specs") {
 			name := rapid.SampledFrom([]string{"time", "dynamo", "round-robin", "least-load"}).Draw(t, "name")
-			for k, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"evict=0.25", "room=2", "lag=1s", "first_tokens=events", "true_caches=true"}), 0, 3, rapid.ID).Draw(t, "keys") {
+			for k, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"evict=0.25", "room=2", "lag=1s", "first_tokens=events", "true_caches=true", "replicas=3", "sync=off"}), 0, 3, rapid.ID).Draw(t, "keys") {
 				name += []string{":", ","}[min(k, 1)] + key
 			}
 			if i > 0 {

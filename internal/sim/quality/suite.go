@@ -49,6 +49,10 @@ func Suites() []Suite {
 			holdingScenarios(), holdings, 2, holdingTargets,
 		},
 		{
+			"replicas", "Several gateways before one cluster, any of which gets a request. They tell each other what they decide, which takes 10 ms if nothing is said; off: they do not.",
+			replicaScenarios(), replicated, 2, replicaTargets,
+		},
+		{
 			"ci", "A few of all, in seconds.",
 			ciScenarios(), []string{dynamo1, dynamo16, ours, production, SharedCache}, 2, ciTargets,
 		},
@@ -248,6 +252,22 @@ func secondScenarios() []Scenario {
 		}
 	}
 	return append(list, selling(6), selling(9), selling(10))
+}
+
+// replicated are so many gateways, told of each other's decisions sooner, later or never.
+var replicated = []string{
+	ours, "time:replicas=2", fourReplicas, "time:replicas=8", "time:replicas=4,sync=100ms", "time:replicas=4,sync=1s", fourAlone, dynamo16 + ",replicas=4",
+}
+
+const (
+	fourReplicas = "time:replicas=4"
+	fourAlone    = "time:replicas=4,sync=off"
+)
+
+// replicaScenarios are those of the second engine, and a recording whose arrivals come in bursts, with and without its clock's ticks.
+func replicaScenarios() []Scenario {
+	bursts := slices.DeleteFunc(mockerScenarios(), func(s Scenario) bool { return s.Name != ticksX2 && s.Name != jitterX2 })
+	return append(secondScenarios(), bursts...)
 }
 
 // production is what attache knows of engines that publish KV events: their last prompt block as the sign of a first token, a

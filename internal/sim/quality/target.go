@@ -140,6 +140,19 @@ func variantTargets(r *Results) []Target {
 	return j.targets
 }
 
+// replicaTargets say what it costs that several decide. The recording with ticks is in the table only: that a dozen requests come in
+// one instant, and then none for three seconds, is its clock's doing.
+func replicaTargets(r *Results) []Target {
+	var j judge
+	natural := func(s *Scenario) bool { return s.Name != ticksX2 }
+	worst, where := r.Worst(TTFTMean, fourReplicas, ours, both(natural, steady))
+	j.most("4 replicas: mean TTFT / one", r.Geomean(TTFTMean, fourReplicas, ours, natural), 1.05, "worst before collapse "+fixed(worst, 3)+" in "+where)
+	j.most("4 replicas: mean E2E / one", r.Geomean(E2EMean, fourReplicas, ours, natural), 1.05, "")
+	j.most("8 replicas: mean TTFT / one", r.Geomean(TTFTMean, "time:replicas=8", ours, both(natural, steady)), 1.05, "")
+	j.most("4 replicas: mean TTFT / 4 that tell each other nothing", r.Geomean(TTFTMean, fourReplicas, fourAlone, both(natural, steady)), .9, "")
+	return j.targets
+}
+
 // clusterTargets: unequal and changing clusters are no exception.
 func clusterTargets(r *Results) []Target {
 	var j judge
