@@ -16,7 +16,7 @@ const (
 	Prefilled                 // the worker has computed the prompt
 	Moved                     // another worker has taken over: Worker, Rank
 	Ended                     // the request is over
-	Answered                  // what became of it is known: EngineTTFT and what follows
+	Answered                  // what became of it is known: Outcome
 	Bound                     // of no decision: a session is bound to a worker
 	kinds
 )
@@ -34,7 +34,7 @@ type Delta struct {
 	Kind   Kind
 	Number uint64
 
-	Worker netip.AddrPort // of Booked, Moved and Bound
+	Worker netip.AddrPort // of Booked, Moved and Bound; of Answered who served, invalid: nobody
 	Rank   int            // data-parallel rank, from 0
 
 	// Of Booked.
@@ -45,8 +45,9 @@ type Delta struct {
 	// Chain are the hashes of the prompt's blocks; nil when they are not known here. Valid until Apply returns.
 	Chain []block.Hash
 	// Named says that engines have all blocks of the chain in common with us: it was made of their tokens.
-	Named bool
-	Flow  string // whose share it takes
+	Named  bool
+	Stream bool   // the first byte of its answer is its first token
+	Flow   string // whose share it takes
 	// Session is what the request belongs to, 0 nothing; it is bound to the worker for SessionTTL, or over when SessionOver. Of
 	// Bound, too.
 	Session     uint64
@@ -54,12 +55,19 @@ type Delta struct {
 	SessionKept bool // a request asked for it
 	SessionOver bool
 
-	// Of Answered.
-	EngineTTFT   time.Duration // 0 not known
-	AnswerTokens int           // 0 not known
-	CachedKnown  bool
-	Delivered    int  // prompt tokens that the engine took from its cache, in the measure of PromptTokens
-	Failed       bool // the worker did not answer, or another one did
+	// Of Answered. Envoy tells any replica what became of a request, not always the one that has decided: Of is that one's name,
+	// "" the sender's.
+	Of      string
+	Outcome Outcome
+}
+
+// Outcome is what became of a request, as Envoy tells. Zero values mean "not known".
+type Outcome struct {
+	Status, Attempts                   int
+	TTFT, EngineTTFT, Duration         time.Duration
+	Aborted, Broken, Unreached         bool
+	Usage, CachedKnown                 bool
+	PromptTokens, AnswerTokens, Cached int // as the engine counts them
 }
 
 // Waiting is how much waits in a replica's queue.

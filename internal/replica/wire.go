@@ -27,9 +27,10 @@ import (
 //	          blocks of the chain, of them those before the checkpoint, [the checkpoint's hash], the other hashes
 //	Moved     worker, rank
 //	Bound     worker, rank, a byte of flags, session: a hash, time to live
-//	Answered  engine's TTFT, tokens of the answer, a byte of flags, delivered tokens
+//	Answered  of whom: a text, who served, status, attempts, TTFT, engine's TTFT, duration, a byte of flags, tokens of the
+//	          prompt, of the answer, and of the prompt from the cache
 //
-// A worker is a byte, 4 or 16, its address of so many bytes, and its port in 2 bytes, big-endian.
+// A worker is a byte, 4 or 16, or 0 for none, its address of so many bytes, and its port in 2 bytes, big-endian.
 const version = 1
 
 const (
@@ -42,12 +43,21 @@ const (
 
 const (
 	flagNamed = 1 << iota
+	flagStream
 	flagKept
 	flagOver
 	flagSession
-	flagCachedKnown
-	flagFailed
-	flags = 1<<iota - 1
+	bookedFlags = 1<<iota - 1
+)
+
+// Those of an outcome.
+const (
+	flagAborted = 1 << iota
+	flagBroken
+	flagUnreached
+	flagUsage
+	flagCached
+	outcomeFlags = 1<<iota - 1
 )
 
 // Bounds of what is read.
@@ -112,10 +122,7 @@ func (d *Delta) append(b []byte, s *sent) []byte {
 		b = append(d.appendWorker(b), d.sessionFlags())
 		b = d.appendSession(b)
 	case Answered:
-		b = appendTime(b, d.EngineTTFT)
-		b = appendCount(b, d.AnswerTokens)
-		b = append(b, flag(d.CachedKnown, flagCachedKnown)|flag(d.Failed, flagFailed))
-		b = appendCount(b, d.Delivered)
+		b = d.appendOutcome(b)
 	}
 	return b
 }
@@ -134,12 +141,22 @@ func (d *Delta) appendWorker(b []byte) []byte {
 	return appendCount(b, d.Rank)
 }
 
+func (d *Delta) appendOutcome(b []byte) []byte {
+	o := &d.Outcome
+	b = d.appendWorker(appendText(b, d.Of))
+	b = appendCount(appendCount(b, o.Status), o.Attempts)
+	b = appendTime(appendTime(appendTime(b, o.TTFT), o.EngineTTFT), o.Duration)
+	b = append(b, flag(o.Aborted, flagAborted)|flag(o.Broken, flagBroken)|flag(o.Unreached, flagUnreached)|flag(o.Usage, flagUsage)|
+		flag(o.CachedKnown, flagCached))
+	return appendCount(appendCount(appendCount(b, o.PromptTokens), o.AnswerTokens), o.Cached)
+}
+
 func (d *Delta) appendBooked(b []byte, s *sent) []byte {
 	b = d.appendWorker(b)
 	for _, n := range [...]int{d.PromptTokens, d.CachedTokens, d.BlockTokens, d.OutputTokens} {
 		b = appendCount(b, n)
 	}
-	b = append(b, flag(d.Named, flagNamed)|d.sessionFlags())
+	b = append(b, flag(d.Named, flagNamed)|flag(d.Stream, flagStream)|d.sessionFlags())
 	b = d.appendSession(b)
 	b = appendText(b, d.Flow[:min(len(d.Flow), maxFlow)])
 	base := s.base(d.Chain)
@@ -264,11 +281,7 @@ func (r *reader) delta(d *Delta, chains *received, tail []block.Hash) (space []b
 		r.worker(d)
 		r.session(d)
 	case Answered:
-		d.EngineTTFT = r.time("engine's TTFT")
-		d.AnswerTokens = r.count(maxCount, "tokens of the answer")
-		f := r.flags()
-		d.CachedKnown, d.Failed = f&flagCachedKnown != 0, f&flagFailed != 0
-		d.Delivered = r.count(maxCount, "delivered tokens")
+		r.outcome(d)
 	case Prefilled, Ended:
 	default:
 		r.fail(fmt.Errorf("has a delta of unknown kind %d", d.Kind))
@@ -276,19 +289,32 @@ func (r *reader) delta(d *Delta, chains *received, tail []block.Hash) (space []b
 	return tail, false
 }
 
-func (r *reader) flags() byte {
+func (r *reader) flags(known byte) byte {
 	f := r.byte()
-	if f&^flags != 0 {
+	if f&^known != 0 {
 		r.fail(fmt.Errorf("has unknown flags %#x", f))
 	}
 	return f
+}
+
+func (r *reader) outcome(d *Delta) {
+	o := &d.Outcome
+	d.Of = r.text(maxName, "whose decision")
+	r.worker(d)
+	o.Status, o.Attempts = r.count(maxCount, "status"), r.count(maxCount, "attempts")
+	o.TTFT, o.EngineTTFT, o.Duration = r.time("TTFT"), r.time("engine's TTFT"), r.time("duration")
+	f := r.flags(outcomeFlags)
+	o.Aborted, o.Broken, o.Unreached = f&flagAborted != 0, f&flagBroken != 0, f&flagUnreached != 0
+	o.Usage, o.CachedKnown = f&flagUsage != 0, f&flagCached != 0
+	o.PromptTokens, o.AnswerTokens = r.count(maxCount, "tokens of the prompt"), r.count(maxCount, "tokens of the answer")
+	o.Cached = r.count(maxCount, "tokens from the cache")
 }
 
 func (r *reader) worker(d *Delta) {
 	n := int(r.byte())
 	ip, ok := netip.AddrFromSlice(r.take(n))
 	port := r.take(addrPort)
-	if r.err == nil && !ok {
+	if r.err == nil && !ok && (n > 0 || d.Kind != Answered) {
 		r.fail(fmt.Errorf("has a worker's address of %d bytes: must be 4 or 16", n))
 	}
 	if r.err != nil {
@@ -299,7 +325,7 @@ func (r *reader) worker(d *Delta) {
 }
 
 func (r *reader) session(d *Delta) (flags byte) {
-	flags = r.flags()
+	flags = r.flags(bookedFlags)
 	d.SessionKept, d.SessionOver = flags&flagKept != 0, flags&flagOver != 0
 	if flags&flagSession != 0 {
 		d.Session, d.SessionTTL = r.hash(), r.time("session's time to live")
@@ -311,7 +337,8 @@ func (r *reader) booked(d *Delta, chains *received, tail []block.Hash) (space []
 	r.worker(d)
 	d.PromptTokens, d.CachedTokens = r.count(maxCount, "prompt tokens"), r.count(maxCount, "cached tokens")
 	d.BlockTokens, d.OutputTokens = r.count(maxCount, "tokens per block"), r.count(maxCount, "output tokens")
-	d.Named = r.session(d)&flagNamed != 0
+	f := r.session(d)
+	d.Named, d.Stream = f&flagNamed != 0, f&flagStream != 0
 	d.Flow = r.text(maxFlow, "flow")
 	blocks := r.count(maxChain, "blocks")
 	base := r.count(maxChain, "blocks before the checkpoint")

@@ -56,7 +56,7 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 					d.Worker, d.Rank = netip.MustParseAddrPort("[fd00::7]:8000"), rnd.IntN(8)
 					d.Chain = prompts.draw(rnd)
 					d.PromptTokens, d.CachedTokens, d.BlockTokens, d.OutputTokens = rnd.IntN(1e5), rnd.IntN(1e5), 16, rnd.IntN(1e4)
-					d.Named, d.Flow = rnd.IntN(2) == 0, strings.Repeat("f", rnd.IntN(9))
+					d.Named, d.Stream, d.Flow = rnd.IntN(2) == 0, rnd.IntN(2) == 0, strings.Repeat("f", rnd.IntN(9))
 					if rnd.IntN(2) == 0 {
 						d.Session, d.SessionTTL, d.SessionKept, d.SessionOver = 1+rnd.Uint64N(9), time.Minute, rnd.IntN(2) == 0, rnd.IntN(2) == 0
 					}
@@ -65,8 +65,15 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 				case Bound:
 					d.Worker, d.Session, d.SessionTTL = netip.MustParseAddrPort("10.1.2.3:80"), 1+rnd.Uint64N(9), time.Hour
 				case Answered:
-					d.EngineTTFT, d.AnswerTokens = time.Duration(rnd.IntN(1e7))*time.Microsecond, rnd.IntN(1e4)
-					d.CachedKnown, d.Failed, d.Delivered = rnd.IntN(2) == 0, rnd.IntN(2) == 0, rnd.IntN(1e5)
+					d.Outcome = Outcome{
+						Status: rnd.IntN(600), Attempts: rnd.IntN(4), TTFT: time.Duration(rnd.IntN(1e7)) * time.Microsecond,
+						EngineTTFT: time.Duration(rnd.IntN(1e7)) * time.Microsecond, Duration: time.Duration(rnd.IntN(1e7)) * time.Microsecond,
+						Aborted: rnd.IntN(2) == 0, Broken: rnd.IntN(2) == 0, Unreached: rnd.IntN(2) == 0, Usage: rnd.IntN(2) == 0, CachedKnown: rnd.IntN(2) == 0,
+						PromptTokens: rnd.IntN(1e5), AnswerTokens: rnd.IntN(1e4), Cached: rnd.IntN(1e5),
+					}
+					if rnd.IntN(2) == 0 {
+						d.Of, d.Worker = "gateway-2", netip.MustParseAddrPort("10.1.2.3:80")
+					}
 				}
 				record, want = d.append(record, sent), append(want, d)
 			}
@@ -200,7 +207,8 @@ func BenchmarkShare(b *testing.B) {
 		n := uint64(i)
 		booked := Delta{Kind: Booked, Number: n, Worker: worker, PromptTokens: 8192, CachedTokens: 8000, BlockTokens: 16, Chain: chain, Named: true, Session: n}
 		ended := Delta{Kind: Ended, Number: n}
-		answered := Delta{Kind: Answered, Number: n, EngineTTFT: time.Second, AnswerTokens: 300, CachedKnown: true, Delivered: 8000}
+		answered := Delta{Kind: Answered, Number: n, Worker: worker, Outcome: Outcome{Status: 200, Attempts: 1, TTFT: time.Second, EngineTTFT: time.Second,
+			Usage: true, CachedKnown: true, PromptTokens: 8192, AnswerTokens: 300, Cached: 8000}}
 		return answered.append(ended.append(booked.append(into, s), s), s)
 	}
 	b.Run("share", func(b *testing.B) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"attache/internal/prompt"
-	"attache/internal/replica"
 	"attache/internal/worker"
 	"attache/scoring"
 )
@@ -36,8 +35,8 @@ type Outcome struct {
 	CachedKnown     bool
 }
 
-// Report takes in what became of a decision, by the id that it carries through Envoy. Reports of decisions that this
-// replica did not make, or has forgotten, only mark the workers. It works at most once per decision.
+// Report takes in what became of a decision, by the id that it carries through Envoy. Those of other replicas' decisions are passed
+// on to them, where that is possible; reports of decisions that nobody knows only mark the workers. It works at most once per decision.
 func (r *Router) Report(id string, o Outcome) {
 	replica, number, ok := parseID(id)
 	if !ok {
@@ -48,13 +47,22 @@ func (r *Router) Report(id string, o Outcome) {
 		r.workers.Report(served.Slot, worker.Outcome{OK: true})
 	}
 	if replica != r.replica {
-		r.metrics.reported("other_replica")
+		if !r.passOn(replica, number, &o) {
+			r.metrics.reported("other_replica")
+		}
 		return
 	}
+	if rec := r.report(number, o); rec != nil {
+		rec.answered(&o)
+	}
+}
+
+// report is Report for a decision of this replica; it returns nil when that is not known any more.
+func (r *Router) report(number uint64, o Outcome) *record {
 	rec := r.table.take(number)
 	if rec == nil {
 		r.metrics.reported("unknown")
-		return
+		return nil
 	}
 	rec.end()
 	rec.mu.Lock()
@@ -88,7 +96,6 @@ func (r *Router) Report(id string, o Outcome) {
 		rec.pool.sessions.unbind(rec.session, rec.slot) // where to go on, the next request finds out
 	}
 	rec.pool.gate.served(rec.flow, 0, o.CompletedTokens)
-	rec.answered(&o, served)
 	name := rec.named[0].Name
 	if served != nil {
 		name = served.Name
@@ -98,6 +105,7 @@ func (r *Router) Report(id string, o Outcome) {
 	r.metrics.finished(rec, &o)
 	r.quality.finished(rec, &o)
 	r.tell(rec)
+	return rec
 }
 
 // learn compares what was predicted of the worker that answered with what it did.
@@ -112,25 +120,6 @@ func (rec *record) learn(o *Outcome) {
 	delivered := rec.delivered(o)
 	p.fidelities.add(rec.slot, rec.rung, rec.captured, delivered)
 	p.index.Correct(rec.mark, delivered/p.keyer.BlockTokens())
-}
-
-// answered tells the other replicas what became of the decision.
-func (rec *record) answered(o *Outcome, served *worker.Worker) {
-	s := rec.pool.sharer
-	if s == nil {
-		return
-	}
-	d := replica.Delta{Kind: replica.Answered, Number: rec.number, Failed: o.Failed() || served != nil && served.Addr != rec.named[0].Addr}
-	if o.Status == 200 {
-		d.AnswerTokens = o.CompletedTokens
-		if rec.stream && o.Attempts == 1 {
-			d.EngineTTFT = o.EngineTTFT
-		}
-		if d.CachedKnown = !d.Failed && o.CachedKnown && o.PromptTokens > 0 && rec.blocks > 0 && rec.promptTokens > 0; d.CachedKnown {
-			d.Delivered = rec.delivered(o)
-		}
-	}
-	s.Share(&d)
 }
 
 // delivered is what the engine took from its cache. Lengths of prompts may be estimates: it is brought to their measure.

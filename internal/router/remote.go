@@ -2,7 +2,9 @@ package router
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -40,9 +42,12 @@ type remote struct {
 	pool        *pool
 	booking     scoring.Booking
 	slot        slot.Slot
-	chain       []block.Hash // nil: not known
+	worker      netip.AddrPort // that was chosen
+	chain       []block.Hash   // nil: not known
 	blockTokens int
-	prompt      int
+	prompt      int // tokens
+	blocks      int // of the prompt, as far as they are known here
+	stream      bool
 	flight      *flight
 	mark        indexer.Mark
 	session     uint64
@@ -68,12 +73,17 @@ func newRemote(r *Router, p *pool) *Remote {
 
 // Apply implements replica.Target.
 func (m *Remote) Apply(from string, d *replica.Delta) {
+	of := cmp.Or(d.Of, from)
+	if of == m.router.replica { // Envoy told another replica of a decision of ours
+		m.router.report(d.Number, outcomeOf(d))
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	peer := m.peers[from]
+	peer := m.peers[of]
 	if peer == nil {
 		peer = &peerRequests{byNumber: map[uint64]*remote{}}
-		m.peers[from] = peer
+		m.peers[of] = peer
 	}
 	x := peer.byNumber[d.Number]
 	switch {
@@ -99,7 +109,7 @@ func (m *Remote) Apply(from string, d *replica.Delta) {
 		m.end(x)
 	case d.Kind == replica.Answered:
 		m.end(x)
-		m.learn(x, d)
+		m.learn(x, outcomeOf(d))
 		delete(peer.byNumber, d.Number)
 	}
 }
@@ -121,9 +131,9 @@ func (m *Remote) book(d *replica.Delta) *remote {
 		m.router.metrics.unplaced(p.name)
 		return nil
 	}
-	x := &remote{pool: p, slot: s, prompt: d.PromptTokens, blockTokens: d.BlockTokens, session: d.Session, flow: d.Flow}
+	x := &remote{pool: p, slot: s, worker: d.Worker, prompt: d.PromptTokens, blockTokens: d.BlockTokens, stream: d.Stream, session: d.Session, flow: d.Flow}
 	if d.BlockTokens == p.keyer.BlockTokens() {
-		x.chain = d.Chain
+		x.chain, x.blocks = d.Chain, len(d.Chain)
 	}
 	told := d.Named && p.modeOf(s) == events.Exact
 	p.scorer.Mirror(&x.booking, &scoring.Demand{
@@ -179,17 +189,71 @@ func (m *Remote) end(x *remote) {
 	x.chain = nil
 }
 
-// learn takes in what became of a request.
-func (m *Remote) learn(x *remote, d *replica.Delta) {
-	p := m.pool
-	p.scorer.Observe(&x.booking, scoring.Outcome{EngineTTFT: d.EngineTTFT, OutputTokens: d.AnswerTokens})
-	if d.CachedKnown {
-		p.index.Correct(x.mark, d.Delivered/max(x.blockTokens, 1))
+// learn takes in what became of a request, as Router.report does of this replica's.
+func (m *Remote) learn(x *remote, o Outcome) {
+	p, elsewhere := m.pool, o.Served.IsValid() && o.Served != x.worker
+	if o.Status == 200 {
+		seen := scoring.Outcome{OutputTokens: o.CompletedTokens}
+		if x.stream && o.Attempts == 1 {
+			seen.EngineTTFT = o.EngineTTFT
+		}
+		p.scorer.Observe(&x.booking, seen)
 	}
-	if d.Failed {
+	if !elsewhere && o.Status == 200 && !o.Broken && o.CachedKnown && o.PromptTokens > 0 && x.prompt > 0 && x.blocks > 0 {
+		p.index.Correct(x.mark, int(float64(o.CachedTokens)*float64(x.prompt)/float64(o.PromptTokens))/x.blockTokens)
+	}
+	if o.Failed() || elsewhere {
 		p.sessions.unbind(x.session, x.slot)
 	}
-	p.gate.served(x.flow, 0, d.AnswerTokens)
+	p.gate.served(x.flow, 0, o.CompletedTokens)
+}
+
+// answered tells the other replicas what became of a decision of this one.
+func (rec *record) answered(o *Outcome) {
+	if s := rec.pool.sharer; s != nil {
+		d := deltaOf(rec.number, o)
+		s.Share(&d)
+	}
+}
+
+// passOn tells the replica that has decided, and all others, what became of a request; false: nobody can be told.
+func (r *Router) passOn(of string, number uint64, o *Outcome) bool {
+	for _, p := range r.pools {
+		if p.sharer == nil || !p.remote.knows(of, number) {
+			continue
+		}
+		d := deltaOf(number, o)
+		d.Of = of
+		p.sharer.Share(&d)
+		p.remote.Apply(of, &d)
+		return true
+	}
+	return false
+}
+
+// knows reports whether a request of another replica is under way, or waits to be answered.
+func (m *Remote) knows(of string, number uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	peer := m.peers[of]
+	return peer != nil && peer.byNumber[number] != nil
+}
+
+func deltaOf(number uint64, o *Outcome) replica.Delta {
+	return replica.Delta{Kind: replica.Answered, Number: number, Worker: o.Served, Outcome: replica.Outcome{
+		Status: o.Status, Attempts: o.Attempts, TTFT: o.TTFT, EngineTTFT: o.EngineTTFT, Duration: o.Duration, Aborted: o.Aborted,
+		Broken: o.Broken, Unreached: o.Unreached, Usage: o.Usage, CachedKnown: o.CachedKnown, PromptTokens: o.PromptTokens,
+		AnswerTokens: o.CompletedTokens, Cached: o.CachedTokens,
+	}}
+}
+
+func outcomeOf(d *replica.Delta) Outcome {
+	o := &d.Outcome
+	return Outcome{
+		Status: o.Status, Served: d.Worker, Attempts: o.Attempts, TTFT: o.TTFT, EngineTTFT: o.EngineTTFT, Duration: o.Duration, Aborted: o.Aborted,
+		Broken: o.Broken, Unreached: o.Unreached, Usage: o.Usage, CachedKnown: o.CachedKnown, PromptTokens: o.PromptTokens,
+		CompletedTokens: o.AnswerTokens, CachedTokens: o.Cached,
+	}
 }
 
 // Begin implements replica.Target.
@@ -340,7 +404,7 @@ func (rec *record) booked(d *replica.Delta, chain []block.Hash) {
 	}
 	*d = replica.Delta{
 		Kind: replica.Booked, Number: rec.number, Worker: w.Addr, Rank: rank, PromptTokens: rec.promptTokens, CachedTokens: rec.captured,
-		BlockTokens: rec.blockTokens, OutputTokens: rec.outputTokens, Chain: chain, Named: rec.flies, Flow: rec.flow,
+		BlockTokens: rec.blockTokens, OutputTokens: rec.outputTokens, Chain: chain, Named: rec.flies, Stream: rec.stream, Flow: rec.flow,
 		Session: rec.session, SessionTTL: rec.sessionTTL, SessionKept: rec.sessionKept, SessionOver: rec.sessionOver,
 	}
 }

@@ -55,6 +55,7 @@ func twoWorlds(t *testing.T, change func(*Config), n int) (a, b *world, ab *thre
 	ab = &thread{from: "a", to: []*world{b}}
 	a.Share("default", ab)
 	b.Share("default", &thread{from: "b", to: []*world{a}})
+	a.replica, b.replica = "a", "b"
 	return a, b, ab
 }
 
@@ -239,6 +240,26 @@ func TestARequestThatMovedMovesEverywhere(t *testing.T) {
 	}
 }
 
+// TestEnvoyTellsAnyReplica: the access log of a request comes to one replica, the decision was another one's.
+func TestEnvoyTellsAnyReplica(t *testing.T) {
+	a, b, _ := twoWorlds(t, nil, 3)
+	d := a.route(t, "m", long("prompt", 4000))
+	d.Done.End()
+	o := Outcome{Status: 200, Served: d.Done.rec.named[0].Addr, Attempts: 1, TTFT: time.Second, EngineTTFT: time.Second, CompletedTokens: 7}
+	b.Report(d.ID, o)
+	if got := d.Done.rec.out; got == nil || *got != o {
+		t.Errorf("b was told what became of a's decision, and a knows %+v", got)
+	}
+	if n := len(b.Remote("default").peers["a"].byNumber); n != 0 {
+		t.Errorf("b still waits to hear of %d answers", n)
+	}
+	if fa, fb := a.byName["default"].scorer.SpeedFactor(), b.byName["default"].scorer.SpeedFactor(); fa == 1 || math.Abs(fa/fb-1) > 1e-3 {
+		t.Errorf("the replicas have learnt %v and %v", fa, fb)
+	}
+	a.Report(d.ID, o)   // it is over
+	b.Report("r7.1", o) // nobody knows it
+}
+
 func TestWhatIsNotKnownHereDoesNothing(t *testing.T) {
 	_, b, _ := twoWorlds(t, nil, 2)
 	m := b.Remote("default")
@@ -314,6 +335,8 @@ func BenchmarkRemote(b *testing.B) {
 			Chain: sc.chain.Hashes}
 		m.Apply("a", &d)
 		m.Apply("a", &replica.Delta{Kind: replica.Ended, Number: n})
-		m.Apply("a", &replica.Delta{Kind: replica.Answered, Number: n, EngineTTFT: time.Second, AnswerTokens: 300})
+		m.Apply("a", &replica.Delta{Kind: replica.Answered, Number: n, Worker: addr(1), Outcome: replica.Outcome{
+			Status: 200, Attempts: 1, EngineTTFT: time.Second, AnswerTokens: 300,
+		}})
 	}
 }
