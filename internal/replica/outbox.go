@@ -26,7 +26,8 @@ type Events struct {
 // Bounds of what waits to be sent.
 const (
 	maxPending = 4 << 20   // bytes; what is more is dropped, and told with the next snapshot
-	partBytes  = 256 << 10 // of a snapshot, in one record
+	partBytes  = 128 << 10 // from which on a record is closed
+	mostBlocks = 1 << 16   // of a chain that are told; with a record that is about to be closed that makes less than 1 MiB
 )
 
 // outbox gathers what a replica has to tell. Safe for concurrent use.
@@ -38,13 +39,14 @@ type outbox struct {
 	mu      sync.Mutex // guards what follows
 	sent    sent
 	pending []byte
+	ends    []int  // of the records in pending that are full
 	off     bool   // nobody could be told lately: deltas are dropped until a snapshot tells all
 	hello   bool   // it should be said
 	asked   bool   // somebody wants a snapshot
 	dropped uint64 // deltas
 
-	number uint64 // of the last record; only the sender touches it, and spare
-	spare  []byte
+	number uint64 // of the last record; only the sender touches it, and taken
+	taken  batch
 }
 
 // share encodes a delta. It takes a microsecond and never waits.
@@ -56,7 +58,13 @@ func (o *outbox) share(d *Delta) {
 		o.dropped++
 		return
 	}
-	o.pending = d.append(o.pending, &o.sent)
+	begin := 0
+	if n := len(o.ends); n > 0 {
+		begin = o.ends[n-1]
+	}
+	if o.pending = d.append(o.pending, &o.sent); len(o.pending)-begin >= partBytes {
+		o.ends = append(o.ends, len(o.pending))
+	}
 	o.poke()
 }
 
@@ -75,28 +83,35 @@ func (o *outbox) want(hello, snapshot bool) {
 	o.poke()
 }
 
-// due takes what waits, and says whether a snapshot is wanted, which tells readers everything anew: from then on they know of no
-// chain but those in it.
-func (o *outbox) due(into []byte) (deltas []byte, hello, snapshot bool) {
+// batch is what waits to be sent: deltas, with the ends of records in them.
+type batch struct {
+	deltas []byte
+	ends   []int
+}
+
+// due takes what waits into b, and says whether a snapshot is wanted, which tells readers everything anew: from then on they know of
+// no chain but those in it.
+func (o *outbox) due(b *batch) (hello, snapshot bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	deltas, hello, snapshot = append(into, o.pending...), o.hello, o.asked || o.off
-	o.pending, o.hello, o.asked = o.pending[:0], false, false
-	if o.off { // what waited is in the snapshot, or over
-		deltas = deltas[:len(into)]
+	hello, snapshot = o.hello, o.asked || o.off
+	b.deltas, b.ends = b.deltas[:0], b.ends[:0]
+	if !o.off { // else what waited is in the snapshot, or over
+		b.deltas, b.ends = append(b.deltas, o.pending...), append(b.ends, o.ends...)
 	}
+	o.pending, o.ends, o.hello, o.asked = o.pending[:0], o.ends[:0], false, false
 	if snapshot {
 		o.off = false
 		o.sent.known.clear()
 	}
-	return deltas, hello, snapshot
+	return hello, snapshot
 }
 
 // failed notes that what was taken could not be sent.
 func (o *outbox) failed() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.off, o.pending = true, o.pending[:0]
+	o.off, o.pending, o.ends = true, o.pending[:0], o.ends[:0]
 }
 
 // record makes a record of the sender.
@@ -104,6 +119,19 @@ func (o *outbox) record(h header, deltas []byte) []byte {
 	o.number++
 	h.name, h.life, h.number = o.name, o.life, o.number
 	return append(h.append(make([]byte, 0, len(deltas)+len(h.learnt)+64)), deltas...)
+}
+
+// records makes records of a batch, at least one.
+func (o *outbox) records(h header, b *batch) (records [][]byte) {
+	at := 0
+	for _, end := range b.ends {
+		records = append(records, o.record(h, b.deltas[at:end]))
+		at, h.marks = end, 0
+	}
+	if at == 0 || at < len(b.deltas) {
+		records = append(records, o.record(h, b.deltas[at:]))
+	}
+	return records
 }
 
 // snapshot makes the records of all that is under way.
@@ -132,7 +160,7 @@ type sender struct {
 
 	link      Link
 	source    Source
-	batch     time.Duration // gathered for
+	gather    time.Duration // for so long before it is sent
 	heartbeat time.Duration // at least one record in
 	metrics   *metrics
 }
@@ -156,16 +184,15 @@ func (s *sender) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.wake:
-			rest(ctx, s.batch)
+			rest(ctx, s.gather)
 		case <-beat.C:
 		}
-		deltas, hello, snapshot := s.due(s.spare[:0])
-		s.spare = deltas
+		hello, snapshot := s.due(&s.taken)
 		if snapshot {
 			rest(ctx, betweenAll-time.Since(all))
 			all = time.Now()
 		}
-		if err := s.send(ctx, deltas, hello, snapshot); err == nil {
+		if err := s.send(ctx, hello, snapshot); err == nil {
 			pause = 0
 			continue
 		}
@@ -189,12 +216,13 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (s *sender) send(ctx context.Context, deltas []byte, hello, snapshot bool) error {
+// send sends what was taken.
+func (s *sender) send(ctx context.Context, hello, snapshot bool) error {
 	h := header{waiting: s.source.Waiting()}
 	if hello {
 		h.marks = markHello
 	}
-	records := [][]byte{s.record(h, deltas)}
+	records := s.outbox.records(h, &s.taken)
 	if snapshot {
 		records = append(records, s.outbox.snapshot(s.source)...)
 		s.metrics.snapshots.Inc()
@@ -214,8 +242,9 @@ func (s *sender) send(ctx context.Context, deltas []byte, hello, snapshot bool) 
 
 // leave sends the last record.
 func (s *sender) leave(ctx context.Context, kept time.Duration) error {
-	deltas, _, _ := s.due(nil)
-	return s.link.Publish(ctx, s.record(header{marks: markLeave, kept: kept}, deltas))
+	s.due(&s.taken)
+	records := append(s.outbox.records(header{}, &s.taken), s.record(header{marks: markLeave, kept: kept}, nil))
+	return s.link.Publish(ctx, records...)
 }
 
 // lost is how many deltas could not be sent.

@@ -43,7 +43,7 @@ func New(p Params) (*Pool, error) {
 	}
 	life := uint64(p.Now().UnixNano())
 	o.outbox = outbox{name: p.Name, life: life, wake: make(chan struct{}, 1), sent: sent{known: generations[struct{}]{most: mostCheckpoints}}}
-	o.sender = sender{outbox: &o.outbox, link: p.Link, source: p.Source, batch: p.Config.Batch, heartbeat: p.Config.Heartbeat, metrics: m}
+	o.sender = sender{outbox: &o.outbox, link: p.Link, source: p.Source, gather: p.Config.Batch, heartbeat: p.Config.Heartbeat, metrics: m}
 	o.inbox = inbox{
 		name: p.Name, life: life, lease: p.Config.Lease, now: p.Now, target: p.Target, log: p.Log, metrics: m, byName: map[string]*peer{},
 		hello: func() { o.outbox.want(true, false) }, told: func() { o.outbox.want(false, true) },

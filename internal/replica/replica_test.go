@@ -346,3 +346,32 @@ func TestTwoOfOneName(t *testing.T) {
 		twin.stop()
 	})
 }
+
+// TestMuchAtOnce: what is told within one batch may be more than one record may hold.
+func TestMuchAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, rnd := newBus(), rand.New(rand.NewPCG(7, 8))
+		a, other := start(t, LogLink{b}, "a"), start(t, LogLink{b}, "b")
+		time.Sleep(time.Second)
+		for range 60 {
+			chain := make([]block.Hash, 5000)
+			for i := range chain {
+				chain[i] = rnd.Uint64()
+			}
+			a.book(chain)
+		}
+		time.Sleep(time.Second)
+		agree(t, "after much at once", a, other)
+		third := start(t, LogLink{b}, "c")
+		time.Sleep(time.Second)
+		agree(t, "in a snapshot", a, other, third)
+		for _, r := range b.records {
+			if len(r) > 1<<20 {
+				t.Errorf("a record of %d bytes", len(r))
+			}
+		}
+		for _, d := range []*desk{a, other, third} {
+			d.stop()
+		}
+	})
+}

@@ -64,9 +64,9 @@ const (
 const (
 	maxName   = 255
 	maxFlow   = 1 << 10
-	maxChain  = 1 << 21 // blocks
-	maxLearnt = 8 << 20 // bytes
-	maxCount  = 1 << 40 // tokens, bytes, microseconds
+	maxChain  = 4 * mostBlocks // blocks
+	maxLearnt = 8 << 20        // bytes
+	maxCount  = 1 << 40        // tokens, bytes, microseconds
 	maxRank   = 1 << 16
 	addrPort  = 2
 )
@@ -159,12 +159,13 @@ func (d *Delta) appendBooked(b []byte, s *sent) []byte {
 	b = append(b, flag(d.Named, flagNamed)|flag(d.Stream, flagStream)|d.sessionFlags())
 	b = d.appendSession(b)
 	b = appendText(b, d.Flow[:min(len(d.Flow), maxFlow)])
-	base := s.base(d.Chain)
-	b = appendCount(appendCount(b, len(d.Chain)), base)
+	chain := d.Chain[:min(len(d.Chain), mostBlocks)]
+	base := s.base(chain)
+	b = appendCount(appendCount(b, len(chain)), base)
 	if base > 0 {
-		b = binary.LittleEndian.AppendUint64(b, d.Chain[base-1])
+		b = binary.LittleEndian.AppendUint64(b, chain[base-1])
 	}
-	for _, h := range d.Chain[base:] {
+	for _, h := range chain[base:] {
 		b = binary.LittleEndian.AppendUint64(b, h)
 	}
 	return b
