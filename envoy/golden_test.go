@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write testdata/golden from what Render 
 // golden is a gateway with two pools of one worker each, else as attache configures it by default.
 func golden() Params {
 	return Params{
-		NodeID: "gateway-1", Listen: "0.0.0.0:8080", Admin: "127.0.0.1:9901", ExtProc: []string{"127.0.0.1:9002"}, XDS: "127.0.0.1:18000",
+		NodeID: "gateway-1", Listen: "0.0.0.0:8080", Admin: "127.0.0.1:9901", ExtProc: []string{"127.0.0.1:9002"}, XDS: []string{"127.0.0.1:18000"},
 		Pools: []Pool{
 			{Name: "default", Workers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.11:8000")}},
 			{Name: "large", Workers: []netip.AddrPort{netip.MustParseAddrPort("10.0.1.11:8000")}},

@@ -15,7 +15,7 @@ type Params struct {
 
 	ExtProc []string // where attache's ext_proc and access-log service are reached: host:port or unix:///path, one per replica
 	TLS     *TLS     // of the connections to ExtProc; nil: plain text
-	XDS     string   // where attache's control plane is reached
+	XDS     []string // where attache's control plane is reached, one per replica
 	Pools   []Pool   // the first is the default
 
 	FullDuplex        bool // request bodies FULL_DUPLEX_STREAMED instead of BUFFERED

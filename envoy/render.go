@@ -54,7 +54,7 @@ func Render(mode Mode, p Params) (string, error) {
 	}
 	static := b.GetStaticResources()
 	if mode != ModeStatic {
-		static.Clusters = append(static.Clusters, reach(XDSCluster, p.XDS))
+		static.Clusters = append(static.Clusters, reach(XDSCluster, p.XDS...))
 	}
 	if mode == ModeADS {
 		ads := &core.ConfigSource{ResourceApiVersion: core.ApiVersion_V3, ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}}}

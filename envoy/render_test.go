@@ -16,7 +16,7 @@ import (
 
 func full() Params {
 	return Params{
-		NodeID: "gateway-1", Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: []string{"127.0.0.1:9002"}, XDS: "127.0.0.1:18000",
+		NodeID: "gateway-1", Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: []string{"127.0.0.1:9002"}, XDS: []string{"127.0.0.1:18000"},
 		Pools:          []Pool{{Name: "default", Workers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:8000"), netip.MustParseAddrPort("[fd00::1]:8000")}}},
 		MessageTimeout: 2 * time.Second, MaxMessageTimeout: 2 * time.Minute, IdleTimeout: 10 * time.Minute, HealthInterval: time.Second,
 		BodyLimit: 32 << 20, Version: Newest, Usage: UsageMetadata,
@@ -41,7 +41,7 @@ func TestRenderedConfigurationsAreValid(t *testing.T) {
 		"full duplex": func(p *Params) { p.FullDuplex = true },
 		"fail closed": func(p *Params) { p.FailClosed = true },
 		"sockets": func(p *Params) {
-			p.ExtProc, p.XDS = []string{"unix:///run/attache/extproc.sock"}, "unix:///run/attache/xds.sock"
+			p.ExtProc, p.XDS = []string{"unix:///run/attache/extproc.sock"}, []string{"unix:///run/attache/xds.sock"}
 		},
 		"replicas":    func(p *Params) { p.ExtProc = []string{"attache-0.attache:9002", "attache-1.attache:9002"} },
 		"tls":         func(p *Params) { p.TLS = &TLS{CA: cert, Name: "attache"} },

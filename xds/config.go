@@ -38,8 +38,8 @@ type Gateway struct {
 	ExtProc []string `yaml:"extproc"`
 	// TLS encrypts the connection to the ext_proc server, which needs extproc.tls; unset: plain text.
 	TLS *TLS `yaml:"tls"`
-	// XDS is how Envoy reaches this control plane. Empty: xds.listen.
-	XDS string `yaml:"xds"`
+	// XDS is how Envoy reaches this control plane, one address per replica: it fetches from any of them. Empty: xds.listen.
+	XDS []string `yaml:"xds"`
 	// EnvoyVersion is the oldest Envoy that a printed configuration must suit: "1.38", "1.39" or "1.40". Envoys that fetch
 	// their configuration say their version themselves.
 	EnvoyVersion string `yaml:"envoy_version"`
@@ -155,8 +155,8 @@ func (g Gateway) Validate() error {
 		check.Check(t.Name != "", "tls.name", t.Name, "must be a DNS name in attache's certificate")
 		check.Check((t.Cert == "") == (t.Key == ""), "tls.key", t.Key, "must be given together with tls.cert, or neither")
 	}
-	if g.XDS != "" {
-		check.Under("xds", field.Address(g.XDS))
+	for i, address := range g.XDS {
+		check.Under(fmt.Sprintf("xds[%d]", i), field.Address(address))
 	}
 	if _, err := envoy.ParseVersion(g.EnvoyVersion); err != nil {
 		check.Check(false, "envoy_version", g.EnvoyVersion, "must be 1.38, 1.39 or 1.40")
@@ -196,7 +196,7 @@ func (g Gateway) Validate() error {
 // Reach is how Envoy reaches attache.
 type Reach struct {
 	ExtProc []string
-	XDS     string
+	XDS     []string
 	// AnswerHeaders: attache adds headers to answers, so that Envoy must ask it again when one begins.
 	AnswerHeaders bool
 	// AnswerBodies: attache may ask for the bodies of single answers.
@@ -222,7 +222,7 @@ func GatewayParams(g Gateway, reach Reach, pools []envoy.Pool) (envoy.Params, er
 	if len(p.ExtProc) == 0 {
 		p.ExtProc = reach.ExtProc
 	}
-	if p.XDS == "" {
+	if len(p.XDS) == 0 {
 		p.XDS = reach.XDS
 	}
 	if g.APIKeysFile != "" {

@@ -93,12 +93,12 @@ func TestGatewayParams(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.JWT.JWKSFile, g.ExtProc = file, []string{"10.0.0.9:9002"}
-	p, err := GatewayParams(g, Reach{ExtProc: []string{"127.0.0.1:1"}, XDS: "127.0.0.1:2"}, []envoy.Pool{{Name: "a"}})
+	p, err := GatewayParams(g, Reach{ExtProc: []string{"127.0.0.1:1"}, XDS: []string{"127.0.0.1:2"}}, []envoy.Pool{{Name: "a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.ExtProc[0] != "10.0.0.9:9002" || p.XDS != "127.0.0.1:2" {
-		t.Errorf("reached at %v and %s: what is configured wins over where attache listens", p.ExtProc, p.XDS)
+	if p.ExtProc[0] != "10.0.0.9:9002" || p.XDS[0] != "127.0.0.1:2" {
+		t.Errorf("reached at %v and %v: what is configured wins over where attache listens", p.ExtProc, p.XDS)
 	}
 	if !p.FullDuplex || !p.FailClosed || p.Security.JWT.ClientClaim != "sub" || p.Security.JWT.JWKS != `{"keys":[]}` {
 		t.Errorf("parameters %+v", p)

@@ -39,7 +39,7 @@ func (c *envoyConfigCmd) Run(out io.Writer) error {
 		}
 		pools = append(pools, pool)
 	}
-	params, err := xds.GatewayParams(cfg.XDS.Gateway, xds.Reach{ExtProc: []string{cfg.ExtProc.Listen}, XDS: cfg.XDS.Listen,
+	params, err := xds.GatewayParams(cfg.XDS.Gateway, xds.Reach{ExtProc: []string{cfg.ExtProc.Listen}, XDS: []string{cfg.XDS.Listen},
 		AnswerHeaders: cfg.ExtProc.ResponseHeaders.Any(), AnswerBodies: cfg.Warm.SpeculativePrefill}, pools)
 	if err != nil {
 		return err

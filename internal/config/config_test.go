@@ -454,8 +454,8 @@ var mistakes = []mistake{
 		`test.yaml:3: xds.gateway.baseline: "8081": must be IP:port, such as 0.0.0.0:8080`},
 	{"the second replica without a port", "xds:\n  gateway:\n    extproc:\n      - attache-0:9002\n      - attache-1",
 		`test.yaml:5: xds.gateway.extproc[1]: "attache-1": must be host:port such as 127.0.0.1:9002, or unix:///path/to.sock`},
-	{"the control plane reached without a port", "xds:\n  gateway:\n    xds: attache",
-		`test.yaml:3: xds.gateway.xds: "attache": must be host:port such as 127.0.0.1:9002, or unix:///path/to.sock`},
+	{"the control plane reached without a port", "xds:\n  gateway:\n    xds: [attache]",
+		`test.yaml:3: xds.gateway.xds[0]: "attache": must be host:port such as 127.0.0.1:9002, or unix:///path/to.sock`},
 	{"an Envoy that is too old", "xds:\n  gateway:\n    envoy_version: '1.30'",
 		`test.yaml:3: xds.gateway.envoy_version: "1.30": must be 1.38, 1.39 or 1.40`},
 	{"a body mode that is not Envoy's", "xds:\n  gateway:\n    body_mode: STREAMED",
@@ -914,7 +914,7 @@ func TestYAMLRoundTrip(t *testing.T) {
 	plain.Pools[0].Models, plain.Pools[0].Aliases, plain.Pools[0].Workers = []string{}, map[string]string{}, []string{}
 	plain.XDS.Gateway.ExtProc = []string{}
 	for _, c := range []*Config{&plain, &changed, &tokens} {
-		c.Router.Queue.Classes, c.Router.Queue.Buckets = []queue.ClassConfig{}, []queue.Bucket{}
+		c.Router.Queue.Classes, c.Router.Queue.Buckets, c.XDS.Gateway.XDS = []queue.ClassConfig{}, []queue.Bucket{}, []string{}
 	}
 	changed.Router.Queue.Classes = []queue.ClassConfig{queue.DefaultClass()}
 	changed.Router.Queue.Buckets = []queue.Bucket{{Class: "default"}}

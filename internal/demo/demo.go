@@ -182,7 +182,7 @@ func (s *stage) bootstrap() (string, error) {
 	a := s.app.Addrs()
 	gateway := config.Default().XDS.Gateway
 	gateway.Admin = "127.0.0.1:0"
-	params, err := xds.GatewayParams(gateway, xds.Reach{ExtProc: []string{a.ExtProc.String()}, XDS: a.XDS.String()}, nil)
+	params, err := xds.GatewayParams(gateway, xds.Reach{ExtProc: []string{a.ExtProc.String()}, XDS: []string{a.XDS.String()}}, nil)
 	if err != nil {
 		return "", err
 	}
