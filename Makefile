@@ -48,7 +48,7 @@ demo: build envoy ## Watch real requests go through a real Envoy to simulated en
 	ENVOY='$(ENVOY)' bin/attache demo $(DEMO_ARGS)
 
 .PHONY: test
-test: build envoy envoy-all golden golden-templates ## Run every test: packages, then end to end on real Envoy.
+test: build envoy envoy-all redis golden golden-templates ## Run every test: packages, then end to end on real Envoy.
 	ENVOY='$(ENVOY)' ENVOY_ALL='$(ENVOY_ALL)' TOKENIZERS='$(TOKENIZERS)' TOKENIZER_GOLDEN='$(TOKENIZER_GOLDEN)' TEMPLATES_GOLDEN='$(TEMPLATES_GOLDEN)' PYTHON='$(abspath $(CACHE)/oracle/bin/python)' \
 	  go test $(TEST_ARGS) $$(go list ./... | grep -v '^attache/e2e')
 	ENVOY='$(ENVOY)' ATTACHE='$(abspath bin/attache)' go test -count=1 -timeout 15m $(TEST_ARGS) ./e2e/...
@@ -169,6 +169,14 @@ $(CACHE)/envoy-%/envoy:
 	if [ '$*' = '$(ENVOY_VERSION)' ] && [ "$$(uname -sm)" = 'Linux x86_64' ]; then \
 	  echo '$(ENVOY_SHA256)' "$$binary" | sha256sum --check --quiet || { rm -rf $(CACHE)/envoy-$*; echo "the Envoy $* that was installed is not the released binary"; exit 1; }; \
 	fi; ln -s "$$binary" $@
+
+# Debian starts no server of its own where nothing runs services, such as in a container; elsewhere it does, and tests leave it alone.
+.PHONY: redis
+redis: ## Install redis-server by apt, unless there is one.
+	@command -v redis-server >/dev/null || { if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing redis-server"; apt-get update -qq && apt-get install -y -qq --no-install-recommends redis-server >/dev/null || { \
+	  echo "redis-server could not be installed by apt. Offline? Put a redis-server, 6.2 or newer, into PATH."; exit 1; }; \
+	else echo "tests of what replicas share need redis-server 6.2 or newer in PATH: install it (Debian: apt-get install redis-server)"; exit 1; fi; }
 
 .PHONY: vocabularies
 vocabularies: $(foreach v,$(VOCABULARIES),$(CACHE)/vocabularies/$(v)/tokenizer.json) ## Bring the vocabularies of real models.

@@ -52,20 +52,22 @@ var rungs = map[string][]string{
 	"indexer/yardstick":         {"internal/block", "internal/sim/trace/data"},
 	"indexer/events": {"indexer/events/wire", "indexer/events/zmtp", "indexer/pages", "indexer/runs", "internal/block",
 		"internal/wholefile", "internal/worker"},
-	"indexer/events/wire": {},
-	"indexer/events/zmtp": {},
-	"internal/worker":     {},
-	"scoring":             {"internal/block"},
-	"scoring/queue":       {},
-	"internal/block":      {},
-	"internal/openai":     {},
-	"envoy":               {},
-	"internal/field":      {},
-	"internal/golden":     {}, // of tests only
-	"internal/proc":       {},
-	"internal/slot":       {},
-	"internal/ladder":     {},
-	"internal/wholefile":  {},
+	"indexer/events/wire":      {},
+	"indexer/events/zmtp":      {},
+	"internal/state":           {},
+	"internal/state/statetest": {"internal/proc", "internal/state"}, // of tests only
+	"internal/worker":          {},
+	"scoring":                  {"internal/block"},
+	"scoring/queue":            {},
+	"internal/block":           {},
+	"internal/openai":          {},
+	"envoy":                    {},
+	"internal/field":           {},
+	"internal/golden":          {}, // of tests only
+	"internal/proc":            {},
+	"internal/slot":            {},
+	"internal/ladder":          {},
+	"internal/wholefile":       {},
 }
 
 var everybody = []string{"internal/field", "internal/slot"}
