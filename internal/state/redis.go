@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -36,6 +37,8 @@ type Redis struct {
 	mu      sync.Mutex // guards what follows
 	closed  bool
 	readers map[redis.UniversalClient]bool // those of Read, and whether one is in use
+
+	apart sync.WaitGroup // what aside runs; added to under mu, while the store is open
 }
 
 var _ Store = (*Redis)(nil)
@@ -90,21 +93,31 @@ func (r *Redis) ping(ctx context.Context) error {
 	return r.do(ctx, opPing, "", func(ctx context.Context) error { return r.client.Ping(ctx).Err() })
 }
 
-// Close implements Store.
+// Close implements Store. It takes as long as a connection that is being made.
 func (r *Redis) Close() error {
 	r.mu.Lock()
-	readers := r.readers
-	closed := r.closed
+	readers, closed := r.readers, r.closed
 	r.readers, r.closed = nil, true
 	r.mu.Unlock()
 	if closed {
 		return nil
 	}
-	errs := []error{r.client.Close()}
+	err := r.client.Close()
 	for reader := range readers {
-		errs = append(errs, reader.Close())
+		_ = reader.Close() // which discard may have done
 	}
-	return errors.Join(errs...)
+	r.apart.Wait()
+	return err
+}
+
+// aside runs something that Close waits for, unless the store is closed.
+func (r *Redis) aside(run func()) (open bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.apart.Go(run)
+	}
+	return !r.closed
 }
 
 // do makes one call: it gives it a deadline, counts it, and says in its error what was asked of whom.
@@ -140,7 +153,7 @@ func (r *Redis) explain(ctx context.Context, op, name string, err error) error {
 		err = ended
 	case errors.Is(err, os.ErrDeadlineExceeded): // the socket's deadline is the context's, and may come just before it
 		err = context.DeadlineExceeded
-	case errors.Is(err, redis.ErrClosed):
+	case errors.Is(err, redis.ErrClosed), errors.Is(err, net.ErrClosed):
 		err = errClosed
 	case strings.HasPrefix(err.Error(), "MOVED "):
 		why = ` (this is a cluster: redis.mode must be "cluster")`

@@ -68,7 +68,7 @@ func (r *Redis) end(ctx context.Context, stream string) (position, error) {
 	return at, err
 }
 
-// Read implements Store. Whoever waits does so on a connection of its own, which the end of ctx closes.
+// Read implements Store. Whoever waits does so on a connection of its own, which is closed when ctx ends before.
 func (r *Redis) Read(ctx context.Context, stream, after string, most int, wait time.Duration) ([]Record, bool, error) {
 	from, err := r.limits.reading(stream, after, most, wait)
 	if err != nil {
@@ -93,23 +93,42 @@ func (r *Redis) Read(ctx context.Context, stream, after string, most int, wait t
 	return records, lost, r.explain(ctx, opRead, stream, err)
 }
 
-// wait reads with a connection of its own.
+// wait reads with a connection of its own. It is done apart, for the library heeds the end of a context only before it waits for an answer.
 func (r *Redis) wait(ctx context.Context, stream string, from position, most int, wait time.Duration) ([]redis.XMessage, error) {
 	reader, err := r.reader()
 	if err != nil {
 		return nil, r.explain(ctx, opRead, stream, err)
 	}
+	type answer struct {
+		messages []redis.XMessage
+		err      error
+	}
+	answers := make(chan answer, 1)
 	limited, cancel := context.WithTimeout(ctx, wait+r.cfg.Timeout)
 	defer cancel()
-	// Only closing it ends what waits on a connection.
-	stop := context.AfterFunc(ctx, func() { _ = reader.Close() })
-	// Redis waits in milliseconds, and for ever when it is told 0.
-	messages, err := read(limited, reader, r.keys.log(stream), from, most, max(wait.Round(time.Millisecond), time.Millisecond))
-	r.rest(reader, stop())
-	if err = r.explain(limited, opRead, stream, err); err != nil && ctx.Err() == nil {
+	open := r.aside(func() {
+		// Redis waits in milliseconds, and for ever when it is told 0.
+		messages, err := read(limited, reader, r.keys.log(stream), from, most, max(wait.Round(time.Millisecond), time.Millisecond))
+		answers <- answer{messages, err}
+	})
+	if !open {
+		return nil, r.explain(ctx, opRead, stream, errClosed)
+	}
+	select {
+	case a := <-answers:
+		r.rest(reader)
+		if a.err == nil {
+			return a.messages, nil
+		}
+		err = a.err
+	case <-limited.Done():
+		r.discard(reader) // which ends what waits on its connection
+		err = limited.Err()
+	}
+	if ctx.Err() == nil {
 		r.metrics.observe(opRead, 0, err)
 	}
-	return messages, err
+	return nil, r.explain(limited, opRead, stream, err)
 }
 
 // read asks for what comes after a position; block below 0 does not wait.
@@ -162,16 +181,27 @@ func (r *Redis) reader() (redis.UniversalClient, error) {
 	return reader, nil
 }
 
-// rest keeps a client for the next reader, unless it is closed or there are enough.
-func (r *Redis) rest(reader redis.UniversalClient, open bool) {
+// rest keeps a client for the next reader, unless there are enough.
+func (r *Redis) rest(reader redis.UniversalClient) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !open || len(r.readers) > maxReaders {
-		_ = reader.Close() // again, perhaps, which does nothing
-		delete(r.readers, reader)
-		return
+	keep := len(r.readers) <= maxReaders
+	if keep && !r.closed {
+		r.readers[reader] = false
 	}
-	r.readers[reader] = false
+	r.mu.Unlock()
+	if !keep {
+		r.discard(reader)
+	}
+}
+
+// discard closes a client, apart: a client of sentinels that is just connecting is closed when that is over. Close does it otherwise.
+func (r *Redis) discard(reader redis.UniversalClient) {
+	r.aside(func() {
+		r.mu.Lock()
+		delete(r.readers, reader)
+		r.mu.Unlock()
+		_ = reader.Close()
+	})
 }
 
 // parseRecords reads what a stream returned. lost says that it does not begin with the record after from.

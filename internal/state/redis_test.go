@@ -408,6 +408,7 @@ func TestRedisFrozen(t *testing.T) {
 		{"sentinel, new connections", false, startWatched, watched},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // they wait for most of the time
 			servers := c.start(t)
 			address := servers[0].Address
 			change := func(cfg *state.Config) {
@@ -460,7 +461,7 @@ func TestRedisFrozen(t *testing.T) {
 	}
 }
 
-// startWatched starts a sentinel, which comes first, and its server. It takes 3 s of silence for nothing yet.
+// startWatched starts a sentinel, which comes first, and its server.
 func startWatched(t *testing.T) []*statetest.Redis {
 	server := statetest.StartRedisTCP(t)
 	return []*statetest.Redis{statetest.StartSentinel(t, server), server}
