@@ -394,6 +394,7 @@ func TestRedisRestart(t *testing.T) {
 
 // TestRedisFrozen: servers that take connections and say nothing cost a call its time, and not more.
 func TestRedisFrozen(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		warm   bool // there are connections
@@ -408,7 +409,7 @@ func TestRedisFrozen(t *testing.T) {
 		{"sentinel, new connections", false, startWatched, watched},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel() // they wait for most of the time
+			t.Parallel() // it waits for most of the time
 			servers := c.start(t)
 			address := servers[0].Address
 			change := func(cfg *state.Config) {
@@ -588,7 +589,8 @@ func TestRedisBounds(t *testing.T) {
 		"attache:v1:log:{s}": 24 * time.Hour, "attache:v1:blob:{k}": time.Hour, "attache:v1:blob:{f}": time.Hour,
 		"attache:v1:fence:{f}": 25 * time.Hour, "attache:v1:ends:{g}": time.Hour, "attache:v1:values:{g}": time.Hour, "attache:v1:leader:{l}": 25 * time.Hour,
 	} {
-		left := time.Duration(do(t, client, "pttl", key).(int64)) * time.Millisecond
+		left, err := client.PTTL(ctx, key).Result()
+		check(err)
 		if left <= most-time.Hour || left > most {
 			t.Errorf("%s has %v left, want %v", key, left, most)
 		}
@@ -686,10 +688,14 @@ func TestRedisMetrics(t *testing.T) {
 	ctx := t.Context()
 	_, _ = store.Load(ctx, "nothing")
 	_ = store.Save(ctx, "a", nil, 0)
-	_, _, _ = store.Read(ctx, "a", "", 1, time.Millisecond) // waiting is no work
+	if _, _, err := store.Read(ctx, "a", "", 1, time.Millisecond); err != nil { // waiting is no work
+		t.Fatal(err)
+	}
 	server.Stop()
 	_ = store.Save(ctx, "a", nil, 0)
-	_, _, _ = store.Read(ctx, "a", "", 1, time.Millisecond)
+	if _, _, err := store.Read(ctx, "a", "", 1, time.Millisecond); err == nil {
+		t.Error("nobody was there, and it is no error")
+	}
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)

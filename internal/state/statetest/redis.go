@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -79,7 +78,7 @@ func StartRedisTCP(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	binary, dir := FindRedis(t), folder(t)
 	for range 20 { // somebody else may take the port first
-		port := strconv.Itoa(freePort(t))
+		port := freePort(t)
 		r := &Redis{Address: "127.0.0.1:" + port, t: t, binary: binary, dir: dir, log: &log{}}
 		for _, arg := range slices.Concat([]string{"--port", "PORT", "--bind", "127.0.0.1"}, always, args) {
 			r.args = append(r.args, strings.ReplaceAll(arg, "PORT", port))
@@ -101,7 +100,7 @@ func StartSentinel(t testing.TB, watched *Redis) *Redis {
 		t.Fatal(err)
 	}
 	for range 20 {
-		own := strconv.Itoa(freePort(t))
+		own := freePort(t)
 		file := filepath.Join(dir, "sentinel.conf")
 		config := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor main %s %s 1\nsentinel down-after-milliseconds main 500\n", own, dir, host, port)
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -122,7 +121,7 @@ var always = []string{"--save", "", "--appendonly", "no", "--daemonize", "no"}
 // folder is one with a short path: that of a socket has at most 107 bytes.
 func folder(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "attache")
+	dir, err := os.MkdirTemp("", "attache") //nolint:usetesting // t.TempDir holds the name of the test
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,14 +129,18 @@ func folder(t testing.TB) string {
 	return dir
 }
 
-func freePort(t testing.TB) int {
+func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 // Start starts a server that was stopped, at the same address, and waits until it answers.

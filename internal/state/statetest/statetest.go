@@ -168,6 +168,7 @@ func (s suite) order() {
 		s.Errorf("the end is %s, and the position of the last record %s", end, next)
 	}
 	s.reads("b", "", 3, "other")
+	s.reads("b", s.end("b"), 3)
 	s.append("a", "5")
 	s.reads("a", next, 3, "5")
 	s.reads("a", next, 3, "5") // as often as one likes
@@ -563,6 +564,7 @@ func (s suite) leader() {
 		s.Errorf("renewed, the token went from %d to %d", first, again)
 	}
 	s.acquires("other", "b", long)
+	s.refused("other", "a")
 	s.ok(s.store.Release(ctx, "l", "b")) // who does not lead gives nothing up
 	s.ok(s.store.Release(ctx, "nothing", "b"))
 	s.refused("l", "b")
@@ -747,8 +749,7 @@ func calls(ctx context.Context, store state.Store) map[string]error {
 	return errs
 }
 
-// Away demands that every call to a store that does not answer fails with a text that says what and whom, when its context or timeout of the
-// store ends and not after; and that waiting reads end with their context.
+// Away demands that every call to a store that is away fails with a text that says whom was asked.
 func Away(t *testing.T, store state.Store, where string) {
 	t.Helper()
 	for name, err := range calls(t.Context(), store) {
