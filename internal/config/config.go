@@ -24,7 +24,9 @@ import (
 	"attache/extproc"
 	"attache/internal/admin"
 	"attache/internal/field"
+	"attache/internal/replica"
 	"attache/internal/router"
+	"attache/internal/state"
 	"attache/internal/tracing"
 	"attache/internal/warm"
 	"attache/internal/worker"
@@ -43,6 +45,10 @@ type Config struct {
 	Workers worker.Config `yaml:"workers"`
 	// Router is how a worker is chosen.
 	Router router.Config `yaml:"router"`
+	// Redis is where replicas share their state; without it each is on its own.
+	Redis state.Config `yaml:"redis"`
+	// Replicas is how several replicas behave as one, where there is Redis.
+	Replicas replica.Config `yaml:"replicas"`
 	// ExtProc is the server that Envoy asks for every request.
 	ExtProc extproc.Config `yaml:"extproc"`
 	// Tracing is where spans of requests are sent.
@@ -96,16 +102,18 @@ type Runtime struct {
 // Default is the configuration of an empty file: one pool without workers.
 func Default() Config {
 	return Config{
-		Pools:   []Pool{{PoolConfig: router.PoolConfig{Name: "default"}, Engine: worker.Auto}},
-		Workers: worker.DefaultConfig(),
-		Router:  router.DefaultConfig(),
-		ExtProc: extproc.DefaultConfig(),
-		Tracing: tracing.DefaultConfig(),
-		Warm:    warm.DefaultConfig(),
-		XDS:     xds.DefaultConfig(),
-		Admin:   admin.DefaultConfig(),
-		Log:     Log{Level: "info", Format: "text"},
-		Runtime: Runtime{GCPercent: 400},
+		Pools:    []Pool{{PoolConfig: router.PoolConfig{Name: "default"}, Engine: worker.Auto}},
+		Workers:  worker.DefaultConfig(),
+		Router:   router.DefaultConfig(),
+		Redis:    state.DefaultConfig(),
+		Replicas: replica.DefaultConfig(),
+		ExtProc:  extproc.DefaultConfig(),
+		Tracing:  tracing.DefaultConfig(),
+		Warm:     warm.DefaultConfig(),
+		XDS:      xds.DefaultConfig(),
+		Admin:    admin.DefaultConfig(),
+		Log:      Log{Level: "info", Format: "text"},
+		Runtime:  Runtime{GCPercent: 400},
 	}
 }
 
@@ -125,6 +133,8 @@ func (c *Config) Validate() error {
 	}
 	check.Under("workers", c.Workers.Validate())
 	check.Under("router", c.Router.Validate())
+	check.Under("redis", c.Redis.Validate())
+	check.Under("replicas", c.Replicas.Validate())
 	check.Under("extproc", c.ExtProc.Validate())
 	check.Under("tracing", c.Tracing.Validate())
 	check.Under("warm", c.Warm.Validate())

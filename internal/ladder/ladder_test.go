@@ -24,7 +24,7 @@ var rungs = map[string][]string{
 	"indexer/bench":             {"indexer/runs", "indexer/yardstick", "internal/block"},
 	"internal/config/configdoc": {"internal/config"},
 	// Config types only.
-	"internal/config": {"extproc", "internal/admin", "internal/prompt", "indexer", "internal/router", "internal/tracing", "internal/warm", "internal/worker", "scoring", "xds"},
+	"internal/config": {"extproc", "internal/admin", "internal/prompt", "indexer", "internal/replica", "internal/router", "internal/state", "internal/tracing", "internal/warm", "internal/worker", "scoring", "xds"},
 
 	"extproc":           {"envoy", "internal/hints", "internal/openai", "internal/router", "internal/traceparent", "internal/worker"},
 	"extproc/accesslog": {"envoy", "internal/router"},

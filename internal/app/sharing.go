@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/fx"
+
+	"attache/internal/config"
+	"attache/internal/replica"
+	"attache/internal/router"
+	"attache/internal/state"
+)
+
+// stateModule is the store that replicas share; without Redis one of this process alone.
+var stateModule = fx.Module("state",
+	fx.Provide(func(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, reg prometheus.Registerer) (state.Store, error) {
+		store, err := state.New(state.Params{Config: cfg.Redis, Log: log.With("component", "redis"), Metrics: reg})
+		if err != nil {
+			return nil, err
+		}
+		lc.Append(fx.Hook{OnStop: func(context.Context) error { return store.Close() }})
+		return store, nil
+	}),
+	fx.Invoke(func(lc fx.Lifecycle, shutdown fx.Shutdowner, log *slog.Logger, store state.Store) {
+		running(lc, shutdown, log, "state", store.Run)
+	}),
+)
+
+// sharing is what this replica has in common with the others, by pool; empty without others.
+type sharing struct{ pools map[string]*replica.Pool }
+
+// sharingModule tells the other replicas what this one decides. It stops before the router and after ext_proc: what has ended by then
+// was told.
+var sharingModule = fx.Module("sharing",
+	fx.Provide(func(lc fx.Lifecycle, shutdown fx.Shutdowner, cfg *config.Config, r *router.Router, store state.Store, now func() time.Time,
+		log *slog.Logger, reg prometheus.Registerer) (*sharing, error) {
+		s := &sharing{pools: map[string]*replica.Pool{}}
+		if !cfg.Redis.Enabled() {
+			return s, nil
+		}
+		for _, pool := range cfg.Pools {
+			of := r.Remote(pool.Name)
+			p, err := replica.New(replica.Params{
+				Config: cfg.Replicas, Name: cfg.Replica, Link: replica.LogLink{Log: stream{store, "replicas/" + pool.Name}}, Source: of, Target: of, Now: now,
+				Log: log.With("component", "replicas", "pool", pool.Name), Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"pool": pool.Name}, reg),
+			})
+			if err != nil {
+				return nil, err
+			}
+			s.pools[pool.Name] = p
+			r.Share(pool.Name, p)
+			running(lc, shutdown, log, "replicas of pool "+pool.Name, p.Run)
+		}
+		return s, nil
+	}),
+	fx.Invoke(func(*sharing) {}),
+)
+
+// stream is one stream of a store.
+type stream struct {
+	store state.Log
+	name  string
+}
+
+func (s stream) Append(ctx context.Context, records ...[]byte) error {
+	return s.store.Append(ctx, s.name, records...)
+}
+
+func (s stream) End(ctx context.Context) (position string, err error) {
+	return s.store.End(ctx, s.name)
+}
+
+// atOnce is how many records are read at most in one go.
+const atOnce = 1000
+
+func (s stream) Read(ctx context.Context, after string, wait time.Duration, visit func([]byte)) (position string, lost bool, err error) {
+	records, lost, err := s.store.Read(ctx, s.name, after, atOnce, wait)
+	position = after
+	for _, r := range records {
+		visit(r.Value)
+		position = r.Position
+	}
+	return position, lost, err
+}
