@@ -2,12 +2,17 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/fx"
 
+	"attache/internal/admin"
 	"attache/internal/config"
 	"attache/internal/replica"
 	"attache/internal/router"
@@ -84,4 +89,46 @@ func (s stream) Read(ctx context.Context, after string, wait time.Duration, visi
 		position = r.Position
 	}
 	return position, lost, err
+}
+
+// checks say whether the other replicas can be reached; nothing where there are none to be. Routing goes on either way.
+func (s *sharing) checks() []admin.Check {
+	if len(s.pools) == 0 {
+		return nil
+	}
+	c := admin.Check{Name: "replicas", State: admin.OK}
+	var heard []string
+	for _, name := range slices.Sorted(maps.Keys(s.pools)) {
+		p := s.pools[name]
+		if err := p.Down(); err != nil {
+			return []admin.Check{{Name: "replicas", State: admin.Degraded,
+				Detail: fmt.Sprintf("pool %s: this replica decides by what it knows itself: %v", name, err)}}
+		}
+		for _, peer := range p.Peers() {
+			switch {
+			case !peer.Whole:
+				c.State = admin.Degraded
+				c.Detail = fmt.Sprintf("pool %s: not all is known yet of what %s has under way", name, peer.Name)
+			case !slices.Contains(heard, peer.Name):
+				heard = append(heard, peer.Name)
+			}
+		}
+	}
+	if c.Detail == "" {
+		c.Detail = fmt.Sprintf("%d other replicas are heard", len(heard))
+		if len(heard) > 0 {
+			c.Detail += ": " + strings.Join(heard, ", ")
+		}
+	}
+	return []admin.Check{c}
+}
+
+// warnings are what an operator should know of the other replicas.
+func (s *sharing) warnings() (all []string) {
+	for _, c := range s.checks() {
+		if c.State != admin.OK {
+			all = append(all, c.Name+": "+c.Detail)
+		}
+	}
+	return all
 }

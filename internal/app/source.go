@@ -25,6 +25,7 @@ type source struct {
 	control  *xds.Server
 	windows  *windows
 	serving  *atomic.Bool // ext_proc takes requests
+	sharing  *sharing
 }
 
 const lastMinute = time.Minute
@@ -59,6 +60,7 @@ func (s *source) Status() admin.Status {
 	if st.ErrorsTotal > 0 {
 		st.Errors = []admin.Tally{{Name: "failed requests", Total: st.ErrorsTotal}}
 	}
+	st.Warnings = append(st.Warnings, s.sharing.warnings()...)
 	for _, n := range s.control.Status().Nodes {
 		st.Envoys = append(st.Envoys, admin.Envoy{Node: n.ID, Version: n.Version, Profile: n.Profile, ConnectedSince: n.Since, LastNack: n.LastNack})
 		if n.LastNack != "" {
@@ -203,7 +205,7 @@ func (s *source) Ready() admin.Readiness {
 			control.State, control.Detail = admin.Degraded, fmt.Sprintf("Envoy %s refused its configuration: %s", n.ID, n.LastNack)
 		}
 	}
-	return admin.Readiness{Checks: []admin.Check{workers, extproc, control}}
+	return admin.Readiness{Checks: append([]admin.Check{workers, extproc, control}, s.sharing.checks()...)}
 }
 
 func (s *source) Live() error { return nil }

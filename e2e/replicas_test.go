@@ -1,0 +1,434 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"attache/internal/proc"
+)
+
+// replicas are several attaches before one set of engines, behind one Envoy, with a Redis between them.
+type replicas struct {
+	*rig // the first replica's
+
+	redis *redis
+	all   []*rig
+}
+
+// redis is a real server, and a way to it that can be made slow.
+type redis struct {
+	*proc.Process
+
+	t    *testing.T
+	port int
+	dir  string
+	slow *slowdown
+}
+
+// startRedis starts a server that keeps nothing on disk.
+func startRedis(t *testing.T) *redis {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Fatal("e2e: needs redis-server; run `make test`")
+	}
+	r := &redis{t: t, port: freePort(t), dir: t.TempDir()}
+	r.start()
+	r.slow = slowDown(t, "127.0.0.1:"+strconv.Itoa(r.port))
+	return r
+}
+
+func (r *redis) start() {
+	r.t.Helper()
+	log, err := os.OpenFile(filepath.Join(r.dir, "redis.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { log.Close() })
+	r.Process, err = proc.Start(context.Background(), log, "redis-server", "--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+		"--dir", r.dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(r.Kill)
+	for deadline := time.Now().Add(wait); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(r.port))
+		if err == nil {
+			c.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("Redis does not answer: %v", err)
+		}
+	}
+}
+
+// slowdown is a relay that keeps everything back for a while, each way.
+type slowdown struct {
+	address string
+
+	mu    sync.Mutex
+	delay time.Duration
+}
+
+func (s *slowdown) set(delay time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delay = delay
+}
+
+func (s *slowdown) now() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.delay
+}
+
+func slowDown(t *testing.T, to string) *slowdown {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	s := &slowdown{address: l.Addr().String()}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.relay(c, to)
+		}
+	}()
+	return s
+}
+
+func (s *slowdown) relay(c net.Conn, to string) {
+	defer c.Close()
+	up, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	pass := func(dst, src net.Conn) {
+		type chunk struct {
+			at   time.Time
+			data []byte
+		}
+		chunks := make(chan chunk, 4096)
+		go func() {
+			defer close(chunks)
+			for {
+				b := make([]byte, 64<<10)
+				n, err := src.Read(b)
+				if n > 0 {
+					chunks <- chunk{time.Now(), b[:n]}
+				}
+				if err != nil {
+					return
+				}
+			}
+		}()
+		for x := range chunks {
+			time.Sleep(time.Until(x.at.Add(s.now())))
+			if _, err := dst.Write(x.data); err != nil {
+				break
+			}
+		}
+		dst.Close()
+		for range chunks { // until the reader has noticed
+		}
+	}
+	go pass(up, c)
+	pass(c, up)
+}
+
+// startReplicas starts n of them. What s says holds for all.
+func startReplicas(t *testing.T, n int, s setup) *replicas {
+	t.Helper()
+	rs := &replicas{redis: startRedis(t)}
+	var extprocs, controls []string
+	var ports []struct{ extproc, xds, admin int }
+	for range n {
+		p := struct{ extproc, xds, admin int }{freePort(t), freePort(t), freePort(t)}
+		ports = append(ports, p)
+		extprocs = append(extprocs, "127.0.0.1:"+strconv.Itoa(p.extproc))
+		controls = append(controls, "127.0.0.1:"+strconv.Itoa(p.xds))
+	}
+	s.mode = "ads"
+	s.gateway = fmt.Sprintf("    extproc: [%s]\n    xds: [%s]\n", strings.Join(extprocs, ", "), strings.Join(controls, ", ")) + s.gateway
+	config := s.config
+	for i, p := range ports {
+		r := &rig{t: t, dir: t.TempDir(), setup: s, ports: p, admin: "http://127.0.0.1:" + strconv.Itoa(p.admin)}
+		r.setup.config = fmt.Sprintf("replica: gateway-%d\nredis:\n  addresses: [%q]\n", i, rs.redis.slow.address) + config
+		if i == 0 {
+			for k := range s.engines {
+				r.addEngine(fmt.Sprintf("engine-%d", k))
+			}
+		} else {
+			r.engines = rs.all[0].engines
+		}
+		rs.all = append(rs.all, r)
+		r.writeConfig(r.engines)
+		r.startAttache()
+	}
+	rs.rig = rs.all[0]
+	rs.rig.startEnvoy()
+	for _, r := range rs.all {
+		r.url = rs.url
+		r.eventually("every engine is ready", func() bool { return len(r.workers("ready")) == s.engines })
+	}
+	rs.together(n)
+	rs.eventually("Envoy asks every replica", func() bool {
+		for range 4 {
+			if a, err := rs.chat(t.Context(), chatRequest{prompt: "hello"}); err != nil || a.status != 200 {
+				return false
+			}
+		}
+		for _, r := range rs.all {
+			if r.metric(`attache_router_decisions_total{pool="default"}`) < 1 {
+				return false
+			}
+		}
+		return true
+	})
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, r := range rs.all {
+				r.dumpLogs()
+			}
+		}
+	})
+	return rs
+}
+
+// together waits until every one of n replicas hears all others, and knows all that they have under way.
+func (rs *replicas) together(n int) {
+	rs.t.Helper()
+	for _, r := range rs.all {
+		r.eventually("the replicas hear each other", func() bool {
+			return r.metric(`attache_replica_peers{pool="default",whole="true"}`) == float64(n-1) &&
+				r.metric(`attache_replica_peers{pool="default",whole="false"}`) == 0
+		})
+	}
+}
+
+var inFlightSample = regexp.MustCompile(`(?m)^attache_router_in_flight\{pool="default",worker="[^"]*"\} (\d+)$`)
+
+// booked is what a replica believes to be under way, at all workers.
+func (r *rig) bookedByAll() (n int) {
+	text, err := readAll(r.admin + "/metrics")
+	if err != nil {
+		return -1
+	}
+	for _, m := range inFlightSample.FindAllStringSubmatch(text, -1) {
+		k, _ := strconv.Atoi(m[1])
+		n += k
+	}
+	return n
+}
+
+// atRest waits until no replica believes that anything is under way.
+func (rs *replicas) atRest() {
+	rs.t.Helper()
+	for _, r := range rs.all {
+		r.eventually("nothing is booked any more", func() bool { return r.bookedByAll() == 0 })
+	}
+}
+
+// TestReplicasRouteAConversationToOneWorker: whichever replica Envoy asks.
+func TestReplicasRouteAConversationToOneWorker(t *testing.T) {
+	rs := startReplicas(t, 2, setup{engines: 3})
+	var before [2]float64
+	for i, r := range rs.all {
+		before[i] = r.metric(`attache_router_decisions_total{pool="default"}`)
+	}
+	strays, turns := 0, 0
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for talk := range 6 {
+		wg.Go(func() {
+			said := []string{words(fmt.Sprintf("talk-%d", talk), 12_000)}
+			home := ""
+			for turn := range 8 {
+				a, err := rs.chat(t.Context(), chatRequest{turns: said, tokens: 4, stream: turn%2 == 1})
+				if err != nil || a.status != 200 {
+					t.Errorf("talk %d, turn %d: status %d, %v", talk, turn, a.status, err)
+					return
+				}
+				mu.Lock()
+				turns++
+				if home != "" && a.engine != home {
+					strays++
+				}
+				mu.Unlock()
+				home = a.engine
+				said = append(said, words(fmt.Sprintf("answer-%d-%d", talk, turn), 400), words(fmt.Sprintf("question-%d-%d", talk, turn), 400))
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d turns of 6 conversations, %d went elsewhere than the one before", turns, strays)
+	if strays > 2 {
+		t.Errorf("%d of %d turns left their worker", strays, turns)
+	}
+	for i, r := range rs.all {
+		if n := r.metric(`attache_router_decisions_total{pool="default"}`) - before[i]; n < 5 {
+			t.Errorf("replica %d made %v of %d decisions", i, n, turns)
+		}
+	}
+	rs.atRest()
+	rs.eventually("what became of every request was heard", func() bool {
+		for _, r := range rs.all {
+			if r.metric(`attache_router_unheard_total`) > 0 || r.metric(`attache_router_lost_reports_total{reason="other_replica"}`) > 0 {
+				t.Fatal("reports of the access log did not find the replica that had decided")
+			}
+		}
+		return rs.all[0].metric(`attache_router_outcomes_total{outcome="ok",pool="default"}`)+rs.all[1].metric(`attache_router_outcomes_total{outcome="ok",pool="default"}`) >= float64(turns)
+	})
+}
+
+// TestReplicaKilledUnderLoad: the other one serves, forgets what the dead one had under way, and tells it everything when it is back.
+func TestReplicaKilledUnderLoad(t *testing.T) {
+	rs := startReplicas(t, 2, setup{engines: 3})
+	l := rs.load(16, chatRequest{tokens: 6, stream: true})
+	time.Sleep(1500 * time.Millisecond)
+	rs.all[1].attache.Kill()
+	time.Sleep(1500 * time.Millisecond)
+	rs.all[0].eventually("the dead replica is not counted any more", func() bool {
+		return rs.all[0].metric(`attache_replica_peers{pool="default",whole="true"}`) == 0
+	})
+	rs.all[1].startAttache()
+	rs.together(2)
+	rs.all[1].eventually("it decides again", func() bool { return rs.all[1].metric(`attache_router_decisions_total{pool="default"}`) > 0 })
+	time.Sleep(time.Second)
+	l.end()
+	l.judge(t)
+	rs.atRest()
+}
+
+// TestReplicaPaused: one that stands still for some seconds is asked no more, and knows everything when it goes on.
+func TestReplicaPaused(t *testing.T) {
+	rs := startReplicas(t, 2, setup{engines: 3})
+	l := rs.load(16, chatRequest{tokens: 6, stream: true})
+	time.Sleep(time.Second)
+	if err := rs.all[1].attache.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(7 * time.Second) // longer than its lease
+	if err := rs.all[1].attache.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	rs.together(2)
+	time.Sleep(2 * time.Second)
+	l.end()
+	l.judge(t)
+	rs.atRest()
+}
+
+// TestReplicasRestartInTurn: a rolling restart loses nothing.
+func TestReplicasRestartInTurn(t *testing.T) {
+	rs := startReplicas(t, 2, setup{engines: 3})
+	l := rs.load(16, chatRequest{tokens: 6, stream: true})
+	time.Sleep(time.Second)
+	for _, r := range rs.all {
+		r.attache.Stop(20 * time.Second)
+		r.startAttache()
+		rs.together(2)
+		r.eventually("it decides again", func() bool { return r.metric(`attache_router_decisions_total{pool="default"}`) > 0 })
+	}
+	time.Sleep(time.Second)
+	l.end()
+	l.judge(t)
+	rs.atRest()
+}
+
+// judge wants that no client has noticed anything.
+func (l *load) judge(t *testing.T) {
+	t.Helper()
+	t.Logf("%d ok, %d errors, %d broken", l.ok.Load(), l.errors.Load(), l.broken.Load())
+	if l.errors.Load() != 0 || l.broken.Load() != 0 || l.ok.Load() == 0 {
+		t.Errorf("clients saw %d errors and %d broken streams among %d answers: %s", l.errors.Load(), l.broken.Load(), l.ok.Load(), strings.Join(l.first, "; "))
+	}
+}
+
+// TestRedisFails in every way: clients notice nothing, the replicas say so, and are one again soon after it is back, without a restart.
+func TestRedisFails(t *testing.T) {
+	rs := startReplicas(t, 2, setup{engines: 3})
+	for _, c := range []struct {
+		name    string
+		fail    func()
+		lasting time.Duration
+		mend    func()
+		noticed bool // it lasts long enough to be seen
+	}{
+		{"restart", func() { rs.redis.Kill() }, 0, rs.redis.start, false},
+		{"stopped", func() { rs.redis.Kill() }, 30 * time.Second, rs.redis.start, true},
+		{"paused", func() { _ = rs.redis.Signal(syscall.SIGSTOP) }, 8 * time.Second, func() { _ = rs.redis.Signal(syscall.SIGCONT) }, true},
+		{"slow by 2 s", func() { rs.redis.slow.set(2 * time.Second) }, 12 * time.Second, func() { rs.redis.slow.set(0) }, false},
+		{"emptied", func() { rs.redis.flush() }, 0, func() {}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var decided [2]float64
+			l := rs.load(12, chatRequest{tokens: 6, stream: true})
+			time.Sleep(time.Second)
+			c.fail()
+			time.Sleep(c.lasting / 2)
+			for i, r := range rs.all {
+				decided[i] = r.metric(`attache_router_decisions_total{pool="default"}`)
+				if status, text := r.ready(); status != http.StatusOK || c.noticed && !strings.Contains(text, "[degraded] replicas") {
+					t.Errorf("readiness of replica %d: %d\n%s", i, status, text)
+				}
+			}
+			time.Sleep(c.lasting / 2)
+			c.mend()
+			time.Sleep(500 * time.Millisecond)
+			rs.together(2)
+			l.end()
+			l.judge(t)
+			for i, r := range rs.all {
+				if n := r.metric(`attache_router_decisions_total{pool="default"}`); n <= decided[i] {
+					t.Errorf("replica %d made no decisions meanwhile", i)
+				}
+			}
+			rs.atRest()
+		})
+	}
+}
+
+// flush empties Redis.
+func (r *redis) flush() {
+	c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(r.port))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "FLUSHALL\r\n"); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 64)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// ready is what /readyz answers.
+func (r *rig) ready() (status int, text string) {
+	resp, err := http.Get(r.admin + "/readyz?format=text")
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body)
+}
