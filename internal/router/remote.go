@@ -216,27 +216,37 @@ func (rec *record) answered(o *Outcome) {
 	}
 }
 
-// passOn tells the replica that has decided, and all others, what became of a request; false: nobody can be told.
+// passOn tells the replica that has decided, and all others, what became of a request; false: that replica is not heard. What it has
+// decided may not have been heard yet: then only it can make something of the news.
 func (r *Router) passOn(of string, number uint64, o *Outcome) bool {
+	var by *pool
 	for _, p := range r.pools {
-		if p.sharer == nil || !p.remote.knows(of, number) {
+		if p.sharer == nil {
 			continue
 		}
-		d := deltaOf(number, o)
-		d.Of = of
-		p.sharer.Share(&d)
-		p.remote.Apply(of, &d)
-		return true
+		switch heard, knows := p.remote.knows(of, number); {
+		case knows:
+			by = p
+		case heard && by == nil:
+			by = p
+		}
 	}
-	return false
+	if by == nil {
+		return false
+	}
+	d := deltaOf(number, o)
+	d.Of = of
+	by.sharer.Share(&d)
+	by.remote.Apply(of, &d)
+	return true
 }
 
-// knows reports whether a request of another replica is under way, or waits to be answered.
-func (m *Remote) knows(of string, number uint64) bool {
+// knows reports whether another replica is heard, and whether this request of it is under way, or waits to be answered.
+func (m *Remote) knows(of string, number uint64) (heard, knows bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	peer := m.peers[of]
-	return peer != nil && peer.byNumber[number] != nil
+	return peer != nil, peer != nil && peer.byNumber[number] != nil
 }
 
 func deltaOf(number uint64, o *Outcome) replica.Delta {
