@@ -95,6 +95,10 @@ bench: ## Run the benchmarks; BENCH=regexp chooses.
 bench-extproc: ## Compare the CPU of a decision with a plain no-op ext_proc server, in one run.
 	go run ./extproc/bench $(BENCH_ARGS)
 
+.PHONY: bench-replicas
+bench-replicas: ## Measure what it costs that replicas share what they decide, through a real Redis. BENCH_ARGS="-replicas 4 -rate 4000"
+	@go run ./internal/replica/bench $(BENCH_ARGS)
+
 .PHONY: bench-index
 bench-index: ## Measure the index of engines' events; prints one line of JSON. BENCH_ARGS="-measure readers", see docs/performance.md
 	@go run ./indexer/bench $(BENCH_ARGS)

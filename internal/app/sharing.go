@@ -49,7 +49,7 @@ var sharingModule = fx.Module("sharing",
 		for _, pool := range cfg.Pools {
 			of := r.Remote(pool.Name)
 			p, err := replica.New(replica.Params{
-				Config: cfg.Replicas, Name: cfg.Replica, Link: replica.LogLink{Log: stream{store, "replicas/" + pool.Name}}, Source: of, Target: of, Now: now,
+				Config: cfg.Replicas, Name: cfg.Replica, Link: replica.LogLink{Log: state.Stream{Log: store, Name: "replicas/" + pool.Name}, Gather: cfg.Replicas.Batch / 2}, Source: of, Target: of, Now: now,
 				Log: log.With("component", "replicas", "pool", pool.Name), Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"pool": pool.Name}, reg),
 			})
 			if err != nil {
@@ -63,33 +63,6 @@ var sharingModule = fx.Module("sharing",
 	}),
 	fx.Invoke(func(*sharing) {}),
 )
-
-// stream is one stream of a store.
-type stream struct {
-	store state.Log
-	name  string
-}
-
-func (s stream) Append(ctx context.Context, records ...[]byte) error {
-	return s.store.Append(ctx, s.name, records...)
-}
-
-func (s stream) End(ctx context.Context) (position string, err error) {
-	return s.store.End(ctx, s.name)
-}
-
-// atOnce is how many records are read at most in one go.
-const atOnce = 1000
-
-func (s stream) Read(ctx context.Context, after string, wait time.Duration, visit func([]byte)) (position string, lost bool, err error) {
-	records, lost, err := s.store.Read(ctx, s.name, after, atOnce, wait)
-	position = after
-	for _, r := range records {
-		visit(r.Value)
-		position = r.Position
-	}
-	return position, lost, err
-}
 
 // checks say whether the other replicas can be reached; nothing where there are none to be. Routing goes on either way.
 func (s *sharing) checks() []admin.Check {

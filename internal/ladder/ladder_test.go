@@ -32,6 +32,7 @@ var rungs = map[string][]string{
 	"internal/router": {"indexer", "indexer/events", "indexer/runs", "scoring", "scoring/queue", "internal/block", "internal/hints", "internal/openai",
 		"internal/prompt", "internal/replica", "internal/traceparent", "internal/wholefile", "internal/worker"},
 	"internal/replica":          {"internal/block"},
+	"internal/replica/bench":    {"*"},
 	"internal/tracing":          {"internal/router", "internal/traceparent"},
 	"internal/warm":             {"internal/openai", "internal/router", "internal/worker"},
 	"internal/traceparent":      {},

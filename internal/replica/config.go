@@ -10,7 +10,7 @@ import (
 type Config struct {
 	// Batch is how long decisions are gathered before they are sent to the other replicas. Two replicas that decide within this
 	// time, and the time on the way, do not see each other's decisions. Shorter costs more messages: every replica sends at most
-	// one per batch and pool. 0: each at once.
+	// one per batch and pool, and reads those of the others half as often again. 0: each at once.
 	Batch time.Duration `yaml:"batch"`
 	// Heartbeat is how often a replica with nothing to tell is heard.
 	Heartbeat time.Duration `yaml:"heartbeat"`
@@ -21,9 +21,9 @@ type Config struct {
 	Handover time.Duration `yaml:"handover"`
 }
 
-// DefaultConfig gathers for two milliseconds and forgets after five seconds.
+// DefaultConfig gathers for four milliseconds and forgets after five seconds.
 func DefaultConfig() Config {
-	return Config{Batch: 2 * time.Millisecond, Heartbeat: time.Second, Lease: 5 * time.Second, Handover: 30 * time.Second}
+	return Config{Batch: 4 * time.Millisecond, Heartbeat: time.Second, Lease: 5 * time.Second, Handover: 30 * time.Second}
 }
 
 // Validate reports every field that breaks its rule.

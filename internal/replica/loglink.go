@@ -17,7 +17,11 @@ type Log interface {
 }
 
 // LogLink is a Link over a shared log.
-type LogLink struct{ Log Log }
+type LogLink struct {
+	Log Log
+	// Gather is how long records are left to gather between two readings: reading is what costs, not what is read. 0: not at all.
+	Gather time.Duration
+}
 
 // Publish implements Link.
 func (l LogLink) Publish(ctx context.Context, records ...[]byte) error {
@@ -52,6 +56,7 @@ func (l LogLink) Follow(ctx context.Context, events Events) {
 			fallthrough
 		default:
 			pause = 0
+			rest(ctx, l.Gather)
 		}
 	}
 }

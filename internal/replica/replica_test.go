@@ -209,7 +209,7 @@ func (c *chains) draw(rnd *rand.Rand) []block.Hash {
 func TestReplicasKnowWhatOthersHaveUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rnd, b, c := rand.New(rand.NewPCG(1, 2)), newBus(), chains{}
-		link := LogLink{b}
+		link := LogLink{Log: b}
 		desks := []*desk{start(t, link, "a"), start(t, link, "b"), start(t, link, "c")}
 		work := func(n int) {
 			for range n {
@@ -282,7 +282,7 @@ func TestReplicasKnowWhatOthersHaveUnderWay(t *testing.T) {
 
 func TestLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		link := LogLink{newBus()}
+		link := LogLink{Log: newBus()}
 		a, b := start(t, link, "a"), start(t, link, "b")
 		time.Sleep(time.Second)
 		a.book([]block.Hash{1, 2})
@@ -308,7 +308,7 @@ func TestLeaving(t *testing.T) {
 
 func TestWaitingElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		link := LogLink{newBus()}
+		link := LogLink{Log: newBus()}
 		desks := []*desk{start(t, link, "a"), start(t, link, "b"), start(t, link, "c")}
 		for i, d := range desks {
 			d.mu.Lock()
@@ -333,7 +333,7 @@ func TestWaitingElsewhere(t *testing.T) {
 
 func TestTwoOfOneName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		link := LogLink{newBus()}
+		link := LogLink{Log: newBus()}
 		a := start(t, link, "a")
 		time.Sleep(time.Second)
 		twin := start(t, link, "a")
@@ -351,7 +351,7 @@ func TestTwoOfOneName(t *testing.T) {
 func TestMuchAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, rnd := newBus(), rand.New(rand.NewPCG(7, 8))
-		a, other := start(t, LogLink{b}, "a"), start(t, LogLink{b}, "b")
+		a, other := start(t, LogLink{Log: b}, "a"), start(t, LogLink{Log: b}, "b")
 		time.Sleep(time.Second)
 		for range 60 {
 			chain := make([]block.Hash, 5000)
@@ -362,7 +362,7 @@ func TestMuchAtOnce(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		agree(t, "after much at once", a, other)
-		third := start(t, LogLink{b}, "c")
+		third := start(t, LogLink{Log: b}, "c")
 		time.Sleep(time.Second)
 		agree(t, "in a snapshot", a, other, third)
 		for _, r := range b.records {

@@ -82,6 +82,9 @@ func (m *Remote) Apply(from string, d *replica.Delta) {
 	defer m.mu.Unlock()
 	peer := m.peers[of]
 	if peer == nil {
+		if d.Of != "" {
+			return // of a replica that is not heard
+		}
 		peer = &peerRequests{byNumber: map[uint64]*remote{}}
 		m.peers[of] = peer
 	}
