@@ -12,9 +12,11 @@ package state
 //	PREFIX:v1:leader:{NAME}      hash    owner, token, end in ms                    a day after the lease           300 bytes
 //
 // The braces are hash tags: what belongs together lies in one slot of a cluster, so that a script may touch it. No key is ever looked for by
-// pattern. Commands used, for an ACL: +ping +time +eval +evalsha +xadd +xrevrange +xread +set +get +getrange +exists +multi +exec +unlink
-// +zadd +zrem +zscore +zcard +zrange +zrangebyscore +hset +hget +hmget +hgetall +hdel +pexpire +pexpireat, and for connecting +auth +hello
-// +select +cluster.
+// pattern. The commands that a user of the ACL needs, with the keys PREFIX:v1:* (those of scripts count):
+//
+//	+ping +time +eval +evalsha +multi +exec +select +cluster|slots
+//	+xadd +xrevrange +xread +set +get +getrange +exists +unlink +pexpire +pexpireat
+//	+zadd +zrem +zscore +zcard +zrange +zrangebyscore +hset +hget +hmget +hgetall +hdel
 const version = ":v1:"
 
 // forgottenAfter is how long, in milliseconds, tokens are remembered when what they fence has ended. Tokens that are given after that are

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,12 +58,12 @@ func newMetrics(reg prometheus.Registerer, w *watch) *metrics {
 	return m
 }
 
-// observe counts a call; took is 0 for one whose time is not counted.
+// observe counts a call; took is 0 for one whose time is not counted. One that its caller gave up is no failure of Redis.
 func (m *metrics) observe(op string, took time.Duration, err error) {
 	if took > 0 {
 		m.seconds.WithLabelValues(op).Observe(took.Seconds())
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		m.errors.WithLabelValues(op).Inc()
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -176,10 +177,10 @@ func TestRedisSentinel(t *testing.T) {
 	sentinel := statetest.StartSentinel(t, first)
 	store := open(t, sentinel.Address, func(c *state.Config) { c.MasterName = "main" })
 	ctx := t.Context()
-	if err := store.Save(ctx, "a", []byte("1"), 0); err != nil {
-		t.Fatal(err)
-	}
 	eventually(t, "the sentinel knows of both servers, and the second is in step", func() bool {
+		if err := store.Save(ctx, "a", []byte("1"), 0); err != nil {
+			return false
+		}
 		info := fmt.Sprint(do(t, raw(t, sentinel.Address), "info", "sentinel"))
 		value, err := raw(t, second.Address).Get(ctx, "attache:v1:blob:{a}").Result()
 		return strings.Contains(info, "slaves=1") && err == nil && value == "1"
@@ -601,6 +602,36 @@ func TestRedisBounds(t *testing.T) {
 	if n := do(t, client, "hlen", "attache:v1:values:{g}").(int64); n != 1 {
 		t.Errorf("%d values of one member", n)
 	}
+}
+
+// TestRedisACL gives a user the keys of one prefix and the commands that keys.go names, and nothing else.
+func TestRedisACL(t *testing.T) {
+	source, err := os.ReadFile("keys.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := []any{"acl", "setuser", "attache", "on", ">secret", "~attache:v1:*"}
+	for _, command := range regexp.MustCompile(`\+[a-z|]+`).FindAll(source, -1) {
+		rule = append(rule, string(command))
+	}
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	user := func(c *state.Config) { c.Username, c.PasswordFile = "attache", password }
+	t.Run("alone", func(t *testing.T) {
+		server := statetest.StartRedis(t)
+		do(t, raw(t, server.Address), rule...)
+		suite(t, server.Address, user)
+		if err := open(t, server.Address, func(c *state.Config) { user(c); c.Prefix = "other" }).Save(t.Context(), "a", nil, 0); err == nil {
+			t.Error("a key of another prefix could be written: the test proves nothing")
+		}
+	})
+	t.Run("cluster", func(t *testing.T) {
+		server := startCluster(t)
+		do(t, raw(t, server.Address), rule...)
+		suite(t, server.Address, func(c *state.Config) { clustered(c); user(c) })
+	})
 }
 
 // TestRedisPrefix: deployments with different prefixes do not see each other, nor do databases.

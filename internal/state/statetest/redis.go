@@ -198,7 +198,18 @@ func (r *Redis) answers() bool {
 func (r *Redis) Stop() { r.child.Kill() }
 
 // Freeze stops the server from answering: connections to it succeed, and nothing comes back.
-func (r *Redis) Freeze() { r.signal(syscall.SIGSTOP) }
+func (r *Redis) Freeze() {
+	r.t.Helper()
+	r.signal(syscall.SIGSTOP)
+	// A signal is on its way for a moment.
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.child.PID()))
+		if err != nil || bytes.Contains(status, []byte(") T ")) { // a system without /proc is trusted
+			return
+		}
+	}
+	r.t.Fatal("redis-server goes on")
+}
 
 // Thaw lets a frozen server go on.
 func (r *Redis) Thaw() { r.signal(syscall.SIGCONT) }
