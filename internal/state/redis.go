@@ -21,8 +21,8 @@ const longestCommand = time.Minute
 var errClosed = errors.New("the store is closed")
 
 // Redis is the store that replicas share. Calls are refused when their arguments break a bound, and fail when Redis does not answer in the
-// time they have; errors say which address was asked, and never hold a password. Whatever changes something is done once or, when the
-// connection fails, twice with the same result; only Append is never repeated. Safe for concurrent use.
+// time they have; errors say which address was asked, and never hold a password. When a connection breaks, a call is repeated, as far as its
+// time allows, for that changes nothing; only Append never is. Safe for concurrent use.
 type Redis struct {
 	cfg     Config
 	keys    keys

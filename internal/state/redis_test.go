@@ -21,6 +21,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,6 +168,48 @@ func TestRedisMoved(t *testing.T) {
 	err = open(t, node.Addr().String(), nil).Save(t.Context(), "a", nil, 0)
 	if err == nil || !strings.Contains(err.Error(), `redis.mode must be "cluster"`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestRedisOnce: a server that may have appended before its connection broke is not asked to do so again; what may be repeated is.
+func TestRedisOnce(t *testing.T) {
+	node, err := server.NewServer("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	var asked atomic.Int32
+	for command, answer := range map[string]func(*server.Peer){
+		"EVALSHA": func(p *server.Peer) {
+			asked.Add(1)
+			p.Close()
+		},
+		"CLUSTER": func(p *server.Peer) { // SLOTS: all of them are here
+			p.WriteLen(1)
+			p.WriteLen(3)
+			p.WriteInt(0)
+			p.WriteInt(16383)
+			p.WriteLen(2)
+			p.WriteBulk(node.Addr().IP.String())
+			p.WriteInt(node.Addr().Port)
+		},
+	} {
+		if err := node.Register(command, func(p *server.Peer, _ string, _ []string) { answer(p) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, change := range map[string]func(*state.Config){"alone": nil, "cluster": clustered} {
+		t.Run(name, func(t *testing.T) {
+			store := open(t, node.Addr().String(), change)
+			asked.Store(0)
+			if err := store.Append(t.Context(), "a", []byte("x")); err == nil || asked.Load() != 1 {
+				t.Errorf("appending: error %v, asked %d times, want once", err, asked.Load())
+			}
+			asked.Store(0)
+			if err := store.Put(t.Context(), "a", "m", nil, time.Minute); err == nil || asked.Load() < 2 {
+				t.Errorf("a lease: error %v, asked %d times, want more than once", err, asked.Load())
+			}
+		})
 	}
 }
 
