@@ -27,6 +27,7 @@ type scanner struct {
 	i     int
 	depth int // open arrays and objects
 	err   error
+	marks marks
 	key   [64]byte // the last key that was written with escapes
 }
 
@@ -77,7 +78,7 @@ func (s *scanner) end() {
 // str reads a string that begins at the current position and returns its contents: without quotes, still escaped.
 func (s *scanner) str() (contents Span, form Form) {
 	from := s.i + 1
-	end, form, ok := stringEnd(s.b, from)
+	end, form, ok := s.stringEnd(from)
 	if !ok {
 		s.unexpectedAt(end, wantInString(s.b, end))
 		return Span{}, Plain

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Strings are most of a body, so they are passed over in words of eight bytes, four at a time. Three kinds of bytes
-// matter inside one: the quote that ends it, the backslash, and control characters, which JSON forbids. A word is tested
-// for all of them by subtraction: for a byte x below 0x80, x-n borrows, and so sets its top bit, exactly if x < n. The
+// Strings are most of a body, so where there is nothing better (marks_amd64.go) they are passed over in words of eight bytes,
+// four at a time. Three kinds of bytes matter inside one: the quote that ends it, the backslash, and control characters, which
+// JSON forbids. A word is tested for all of them by subtraction: for a byte x below 0x80, x-n borrows, and so sets its top bit, exactly if x < n. The
 // quote (0x22) becomes 0x20 by flipping bit 1, which only permutes the control characters among themselves, so one
 // subtraction serves both.
 //
@@ -29,8 +29,7 @@ func special(word uint64) uint64 {
 	return ((quote - 0x21*ones) | (slash - ones)) &^ word & highs
 }
 
-// stringEnd finds the quote that ends the string whose contents begin at i, and tells their form. When ok is false, end is
-// where the string is wrong.
+// stringEnd is scanner.stringEnd for every machine.
 func stringEnd(b []byte, i int) (end int, form Form, ok bool) {
 	for {
 		i = plainEnd(b, i)

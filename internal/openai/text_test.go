@@ -98,7 +98,7 @@ func TestEqualTextsHaveOneShortestForm(t *testing.T) {
 		if a != b || unescaped(a) != text {
 			t.Fatalf("%s and %s: shortest %s and %s", one, other, a, b)
 		}
-		end, form, ok := stringEnd([]byte(one+`"`), 0)
+		end, form, ok := (&scanner{b: []byte(one + `"`)}).stringEnd(0)
 		if !ok || end != len(one) {
 			t.Fatalf("%s: end %d, %v", one, end, ok)
 		}
@@ -119,7 +119,7 @@ func TestStringEndAtEveryOffset(t *testing.T) {
 			b = append(b, byte(c))
 			b = append(b, strings.Repeat("!", 40)...)
 			b = append(b, `"tail"`...)
-			end, form, ok := stringEnd(b, 0)
+			end, form, ok := (&scanner{b: b}).stringEnd(0)
 			want, wantForm, wantOK := len(b)-6, Plain, true
 			switch {
 			case c == '"':
@@ -143,7 +143,7 @@ func FuzzText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, s string) {
 		quoted := append(append([]byte{'"'}, b...), '"')
 		var want string
-		end, form, ok := stringEnd(quoted, 1)
+		end, form, ok := (&scanner{b: quoted}).stringEnd(1)
 		valid := json.Unmarshal(quoted, &want) == nil && bytes.HasPrefix(bytes.TrimSpace(quoted), []byte(`"`))
 		if got := ok && end == len(b)+1; got != valid {
 			t.Fatalf("%s: end %d, %v; encoding/json takes it: %v", quoted, end, ok, valid)
