@@ -179,9 +179,9 @@ func (k *Keyer) known(dst *Chain, q *Query) *UnknownError {
 	e := k.exact.Load()
 	switch {
 	case k.model.ModelDir == "":
-		return &UnknownError{Why: NoModel}
+		return errNoModel
 	case e == nil:
-		return &UnknownError{Why: Loading}
+		return errLoading
 	}
 	s := k.scratch.Get().(*scratch) //nolint:forcetypeassert // New fills the pool
 	defer k.keep(s)
@@ -192,7 +192,7 @@ func (k *Keyer) known(dst *Chain, q *Query) *UnknownError {
 				dst.Count, dst.Ours = shadow.Count, shadow.Ours
 			}
 		}
-		return &UnknownError{Why: Mismatch}
+		return errMismatch
 	}
 	return k.render(e, dst, q, s)
 }
@@ -245,7 +245,13 @@ func (k *Keyer) render(e *exact, dst *Chain, q *Query, s *scratch) *UnknownError
 	return nil
 }
 
-var errGaveUp = &UnknownError{Why: TokenizerFailed, Err: errors.New("the vocabulary's pattern takes too long on this text")}
+// What keeps prompts from being exact that no request brings with it.
+var (
+	errNoModel  = &UnknownError{Why: NoModel}
+	errLoading  = &UnknownError{Why: Loading}
+	errMismatch = &UnknownError{Why: Mismatch}
+	errGaveUp   = &UnknownError{Why: TokenizerFailed, Err: errors.New("the vocabulary's pattern takes too long on this text")}
+)
 
 // ask makes the chain of the tokens that an engine tells; it reports whether it did.
 func (k *Keyer) ask(ctx context.Context, dst *Chain, q *Query) bool {

@@ -98,15 +98,15 @@ func (r *Router) examine(ctx context.Context, req *Request, a *attempt) error {
 // weigh puts the weights that the request asks for into its demand.
 func (a *attempt) weigh() {
 	w := &a.req.Hints.Weights
-	set := func(to **float64, n hints.Number) {
+	set := func(to **float64, n *hints.Number) {
 		if n.Said {
 			*to = &n.Value
 			a.demand.Dynamo = &a.weights
 		}
 	}
-	set(&a.weights.OverlapScoreCredit, w.OverlapScoreCredit)
-	set(&a.weights.PrefillLoadScale, w.PrefillLoadScale)
-	set(&a.weights.Temperature, w.RouterTemperature)
+	set(&a.weights.OverlapScoreCredit, &w.OverlapScoreCredit)
+	set(&a.weights.PrefillLoadScale, &w.PrefillLoadScale)
+	set(&a.weights.Temperature, &w.RouterTemperature)
 }
 
 // look works out who may serve and what they hold, as of now.
@@ -161,7 +161,7 @@ func (a *attempt) pick() bool {
 	if !a.book() {
 		return false
 	}
-	a.rec.chain = append(a.router.chains.get(), a.chain.Hashes...)
+	a.rec.remember(&a.router.chains, a.chain.Hashes)
 	if s := a.ranked[0].Slot; p.ledger.Follows(s) {
 		a.rec.flight = p.flights.add(s, a.rec.chain)
 	}

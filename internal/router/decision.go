@@ -1,7 +1,6 @@
 package router
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -117,6 +116,7 @@ type record struct {
 
 	mu    sync.Mutex // guards what follows
 	chain []block.Hash
+	room  *[]block.Hash // the chain's memory
 	on    int // index in named of the worker that carries the booking
 	ended time.Time
 	out   *Outcome
@@ -126,7 +126,9 @@ type record struct {
 
 // id is "replica.number", both as the access log brings them back.
 func (rec *record) id() string {
-	return rec.router.replica + "." + strconv.FormatUint(rec.number, 36)
+	var space [64]byte
+	b := append(append(space[:0], rec.router.replica...), '.')
+	return string(strconv.AppendUint(b, rec.number, 36))
 }
 
 // parseID takes an id apart; ok is false for what no replica wrote.
@@ -168,11 +170,17 @@ func (rec *record) end() {
 	rec.pool.gate.poke()
 	rec.pool.flights.end(rec.flight, rec.ended, rec.pool.ledger.Emptied(rec.slot))
 	rec.touchLocked()
-	whole := rec.chain
-	rec.chain = slices.Clone(whole[:min(len(whole), keepChain)]) // it may wait a minute for its report
+	whole := rec.room
+	rec.remember(&rec.router.ended, rec.chain[:min(len(rec.chain), keepChain)]) // it may wait a minute for its report
 	if rec.flight == nil {
 		rec.router.chains.put(whole)
 	}
+}
+
+// remember gives the record a chain of its own.
+func (rec *record) remember(memory *chainPool, chain []block.Hash) {
+	rec.room = memory.copy(chain)
+	rec.chain = *rec.room
 }
 
 // hold keeps the blocks of a request that runs from being taken for evicted.
@@ -194,24 +202,26 @@ func (rec *record) touchLocked() {
 	rec.pool.index.Touch(s, rec.chain)
 }
 
-// chainPool is memory for the chains of requests that run, which is used again. Safe for concurrent use.
-type chainPool struct{ free sync.Pool }
+// chainPool is memory for chains, which is used again. Safe for concurrent use.
+type chainPool struct{ free sync.Pool } // of *[]block.Hash
 
 // keepRoom is the length above which a chain's memory is not kept.
 const keepRoom = 1 << 14
 
-// get returns an empty chain.
-func (c *chainPool) get() []block.Hash {
-	if chain, ok := c.free.Get().(*[]block.Hash); ok {
-		return (*chain)[:0]
+// copy copies a chain.
+func (c *chainPool) copy(chain []block.Hash) *[]block.Hash {
+	room, ok := c.free.Get().(*[]block.Hash)
+	if !ok {
+		room = new([]block.Hash)
 	}
-	return nil
+	*room = append((*room)[:0], chain...)
+	return room
 }
 
 // put takes a chain back that nobody looks at any more.
-func (c *chainPool) put(chain []block.Hash) {
-	if cap(chain) <= keepRoom {
-		c.free.Put(&chain)
+func (c *chainPool) put(room *[]block.Hash) {
+	if cap(*room) <= keepRoom {
+		c.free.Put(room)
 	}
 }
 

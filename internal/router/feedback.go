@@ -70,15 +70,16 @@ func (r *Router) report(number uint64, o Outcome) *record {
 	if rec.timed(&o) {
 		rec.phases.FirstToken = o.TTFT
 	}
-	chain := rec.chain
-	rec.chain = nil
+	room := rec.room
+	rec.chain, rec.room = nil, nil
 	rec.mu.Unlock()
 
 	r.markFailures(rec, &o)
 	served := r.workers.Set().ByAddr(o.Served)
 	if served != nil && served != rec.named[0] && served.Addr != rec.named[0].Addr {
-		rec.pool.index.Remember(served.Slot, chain)
+		rec.pool.index.Remember(served.Slot, *room)
 	}
+	r.ended.put(room)
 	if served != nil && served.Addr == rec.named[0].Addr && o.Status == 200 && !o.Broken {
 		rec.learn(&o)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -97,11 +98,9 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 		"decided) and what kept it from a better one: see docs/operations.md for the reasons.", "pool", "rung", "reason")
 	reg.MustRegister(m.seconds, m.unheard, m)
 	for _, p := range r.pools {
-		p.counters = counters{
-			requests: m.requests.WithLabelValues(p.name), prompt: m.prompt.WithLabelValues(p.name),
-			available: m.cached.WithLabelValues(p.name, "available"), captured: m.cached.WithLabelValues(p.name, "captured"),
-			waited: m.waited.WithLabelValues(p.name),
-		}
+		c := &p.counters
+		c.requests, c.prompt, c.waited = m.requests.WithLabelValues(p.name), m.prompt.WithLabelValues(p.name), m.waited.WithLabelValues(p.name)
+		c.available, c.captured = m.cached.WithLabelValues(p.name, "available"), m.cached.WithLabelValues(p.name, "captured")
 		for _, reason := range []string{"no_worker", "shed", "client_left", "context_length"} {
 			m.refused.WithLabelValues(p.name, reason)
 		}
@@ -159,8 +158,16 @@ func (m *metrics) collectAccuracy(ch chan<- prometheus.Metric, p *pool, worker, 
 	}
 }
 
+// chain counts how a prompt was cut. Requests of a pool differ little in that, so the series of each rung that was counted last is
+// at hand.
 func (m *metrics) chain(p *pool, c *prompt.Chain) {
-	m.chains.WithLabelValues(p.name, c.Rung.String(), string(c.Why)).Inc()
+	last := &p.counters.chains[c.Rung]
+	cut := last.Load()
+	if cut == nil || cut.why != c.Why {
+		cut = &cutCounter{c.Why, m.chains.WithLabelValues(p.name, c.Rung.String(), string(c.Why))}
+		last.Store(cut)
+	}
+	cut.prompts.Inc()
 }
 
 func (m *metrics) unplaced(pool string) { m.nowhere.WithLabelValues(pool).Inc() }
@@ -204,6 +211,13 @@ type counters struct {
 	requests, prompt, available, captured prometheus.Counter
 	waited                                prometheus.Observer
 	excluded                              [exclusions]prometheus.Counter
+	chains                                [prompt.Rungs]atomic.Pointer[cutCounter]
+}
+
+// cutCounter counts the prompts that are cut in one way for one reason.
+type cutCounter struct {
+	why     prompt.Reason
+	prompts prometheus.Counter
 }
 
 // exclude counts a request once for every reason for which workers could not serve it.

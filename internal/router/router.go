@@ -70,7 +70,8 @@ type Router struct {
 	recent   recent
 	ids      atomic.Uint64
 	scratch  sync.Pool // of *scratch
-	chains   chainPool
+	chains   chainPool // of requests that run
+	ended    chainPool // of those that wait for their reports
 	observer Observer
 	keeper   Keeper
 	keeps    Keeps
@@ -201,8 +202,8 @@ func (r *Router) decide(a *attempt) *Decision {
 	rec.flow = a.flow()
 	rec.captured, rec.candidates, rec.excluded = rec.ranked[0].CachedTokens, len(s.candidates), a.out.total()
 	rec.hints, rec.policy = req.Hints.Said(), p.scorer.Deciding(s.demand.Policy)
-	if rec.chain == nil {
-		rec.chain = append(r.chains.get(), s.chain.Hashes...)
+	if rec.room == nil {
+		rec.remember(&r.chains, s.chain.Hashes)
 	}
 	rec.stream = req.Scan != nil && req.Scan.Stream
 	if s.chain.Ours {
