@@ -9,10 +9,9 @@ import (
 // Ranked is one candidate after scoring.
 type Ranked struct {
 	Slot         slot.Slot
+	followed     bool
 	CachedTokens int
 	Terms        Terms
-
-	followed bool
 }
 
 // before orders candidates: those within the limits first, of these those that are not passed over, then lowest total, then
@@ -60,8 +59,8 @@ func (s *Scorer) choose(d *Demand, candidates []Candidate, terms []Terms, dst []
 	} else if chosen < 0 {
 		chosen = s.cheapest(terms)
 	}
-	var space [Best]int
-	order := append(space[:0], chosen)
+	var space [Best]standing
+	order := append(space[:0], standing{index: chosen})
 	others := len(terms) - 1
 	first := s.rnd.IntN(max(others, 1))
 	for n := range others {
@@ -72,24 +71,40 @@ func (s *Scorer) choose(d *Demand, candidates []Candidate, terms []Terms, dst []
 		if i >= len(terms) {
 			i -= len(terms)
 		}
-		if len(order) == most && (most == 1 || !before(&terms[i], &terms[order[most-1]])) {
-			continue
+		p := standing{terms[i].rung(), terms[i].Total, terms[i].Tie, i}
+		if len(order) == most {
+			if most == 1 || !p.before(&order[most-1]) {
+				continue
+			}
+			order = order[:most-1]
 		}
 		at := len(order)
-		for at > 1 && before(&terms[i], &terms[order[at-1]]) {
-			at--
+		order = append(order, p)
+		for ; at > 1 && p.before(&order[at-1]); at-- {
+			order[at] = order[at-1]
 		}
-		if len(order) < most {
-			order = append(order, 0)
-		}
-		copy(order[at+1:], order[at:])
-		order[at] = i
+		order[at] = p
 	}
-	for _, i := range order {
-		c := &candidates[i]
-		dst = append(dst, Ranked{Slot: c.Slot, CachedTokens: c.CachedTokens, Terms: terms[i], followed: c.Live})
+	for _, p := range order {
+		c := &candidates[p.index]
+		dst = append(dst, Ranked{Slot: c.Slot, CachedTokens: c.CachedTokens, Terms: terms[p.index], followed: c.Live})
 	}
 	return dst
+}
+
+// standing is what a candidate's place in the order depends on, close together.
+type standing struct {
+	rung       int
+	total, tie float64
+	index      int
+}
+
+// before is the order of before.
+func (p *standing) before(q *standing) bool {
+	if p.rung != q.rung {
+		return p.rung < q.rung
+	}
+	return p.total < q.total || p.total == q.total && p.tie < q.tie
 }
 
 // sticky is the candidate that is taken whatever it costs; -1: none.

@@ -148,8 +148,9 @@ func (s *Scorer) score(d *Demand, candidates []Candidate) (terms []Terms, now fl
 	})
 	policy := s.policyOf(d)
 	if _, priced := policy.(*timePolicy); priced {
+		need := s.needOf(d)
 		for i := range candidates {
-			s.price(d, &candidates[i], now)
+			s.price(&need, &candidates[i], now)
 		}
 	}
 	x.Terms = slices.Grow(x.Terms[:0], len(candidates))[:len(candidates)]
@@ -179,28 +180,38 @@ func (s *Scorer) policyOf(d *Demand) Policy {
 	return s.policy
 }
 
+// need is what a request takes of a KV cache.
+type need struct {
+	size   int // tokens per block
+	blocks int // of the prompt
+	answer int // tokens
+}
+
+func (s *Scorer) needOf(d *Demand) need {
+	return need{max(d.BlockTokens, 1), d.blocks(), s.expected(d)}
+}
+
 // price fills in what the request would do to a candidate's KV cache.
-func (s *Scorer) price(d *Demand, c *Candidate, now float64) {
-	l, size := s.loads[c.Slot], max(d.BlockTokens, 1)
+func (s *Scorer) price(d *need, c *Candidate, now float64) {
+	l, size := s.loads[c.Slot], d.size
 	l.EvictionBlocks, l.RoomSeconds, l.CrowdSeconds = 0, 0, 0
 	capacity := c.KVCapacityTokens / size
 	if capacity == 0 {
 		return
 	}
-	answers := (l.OutputTokens + s.expected(d)) / size
+	answers := (l.OutputTokens + d.answer) / size
 	l.idle.fit(capacity - l.ActiveBlocks)
 	held := l.ActiveBlocks + l.idle.blocks
 	if c.KVHeldTokens > 0 {
 		held = c.KVHeldTokens / size
 	}
-	fresh := d.blocks() - c.CachedTokens/size
+	fresh := d.blocks - c.CachedTokens/size
 	if s.evictions != nil {
 		l.EvictionBlocks = s.evictions(c.Slot, fresh, s.reuse.again)
 	} else if out := fresh - max(0, capacity-held); out > 0 {
 		l.EvictionBlocks = l.idle.loss(out, now, &s.reuse)
 	}
-	need := l.ActiveBlocks + d.blocks() - l.SharedBlocks + answers + l.InFlight + 1
-	fill := float64(need) / float64(capacity)
+	fill := float64(l.ActiveBlocks+d.blocks-l.SharedBlocks+answers+l.InFlight+1) / float64(capacity)
 	l.RoomSeconds = float64(s.residence) * max(0, fill-fullest)
 	over := max(0, fill-easy)
 	l.CrowdSeconds = float64(s.residence) * over * over

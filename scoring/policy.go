@@ -46,12 +46,12 @@ type Terms struct {
 	Requests float64 // requests in flight, weighted
 	Total    float64
 	Tie      float64 // decides between equal totals: lower wins
-	// Passed says that the rule passes the candidate over, whatever it costs: it comes after all others. No policy passes all over.
-	Passed bool
 	// What the parts were made from, for showing.
 	CachedTokens int
 	InFlight     int // booked here, or seen in the engine and not booked here
 	Unit         Unit
+	// Passed says that the rule passes the candidate over, whatever it costs: it comes after all others. No policy passes all over.
+	Passed bool
 	// Saturated: the slot is beyond a limit; any other comes before it.
 	Saturated bool
 }

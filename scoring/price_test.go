@@ -62,7 +62,8 @@ func TestPrice(t *testing.T) {
 		l.ActiveBlocks, l.InFlight, l.OutputTokens, l.SharedBlocks = c.active, c.running, c.running*assumedOutput, c.shared
 		l.EvictionBlocks, l.RoomSeconds = 77, 77 // of an earlier request
 		candidate := Candidate{KVCapacityTokens: 16 * c.capacity, KVHeldTokens: 16 * c.held, CachedTokens: 16 * c.cached}
-		s.price(ask(1600), &candidate, now)
+		need := s.needOf(ask(1600))
+		s.price(&need, &candidate, now)
 		if !near(l.EvictionBlocks, c.evicted, 1e-9) || !near(l.RoomSeconds, c.roomSeconds, 1e-9) {
 			t.Errorf("%s: %v blocks will be missed and room comes in %v s, want %v and %v",
 				c.name, l.EvictionBlocks, l.RoomSeconds, c.evicted, c.roomSeconds)

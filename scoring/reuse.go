@@ -19,7 +19,8 @@ type reuse struct {
 	uses   float64
 	gaps   [gapBins]float64
 	at     float64          // seconds, when all was faded last
-	chance [gapBins]float64 // h by half octave
+	chance [gapBins]float64 // h by half octave, as of when it was asked for last
+	stale  bool             // more was learnt since
 	seen   [memory]use
 }
 
@@ -59,7 +60,7 @@ func (r *reuse) ask(chain []block.Hash, now float64) {
 		}
 		u.asked = float32(now)
 	}
-	r.weigh()
+	r.stale = true
 }
 
 // weigh works h out.
@@ -120,4 +121,10 @@ func (r *reuse) fade(now float64) {
 }
 
 // again is h(age) for an age in seconds.
-func (r *reuse) again(age float64) float64 { return r.chance[gapBin(age)] }
+func (r *reuse) again(age float64) float64 {
+	if r.stale {
+		r.weigh()
+		r.stale = false
+	}
+	return r.chance[gapBin(age)]
+}

@@ -18,9 +18,11 @@ type Speed struct {
 //	T(u, c) = sum over steps of n tokens (over + max(weights, b*n) + s*n*n) + q*u*(c + u/2)
 func (s *Speed) Prefill(uncached, cached int) float64 {
 	u := max(uncached, 1)
-	t := s.step(u % s.ChunkTokens)
-	if u >= s.ChunkTokens {
-		t += float64(u/s.ChunkTokens) * s.step(s.ChunkTokens)
+	var t float64
+	if u < s.ChunkTokens {
+		t = s.step(u)
+	} else {
+		t = s.step(u%s.ChunkTokens) + float64(u/s.ChunkTokens)*s.step(s.ChunkTokens)
 	}
 	return t + s.PerPair*float64(u)*(float64(max(cached, 0))+float64(u)/2)
 }
