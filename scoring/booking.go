@@ -83,25 +83,32 @@ func (b *Booking) Progress(uncached int) {
 
 // End says that the request is over: everything is released.
 func (b *Booking) End() {
+	if b.scorer != nil {
+		b.EndAt(b.scorer.now())
+	}
+}
+
+// EndAt is End for callers that have just read the scorer's clock.
+func (b *Booking) EndAt(at time.Time) {
 	if s := b.scorer; s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if !b.ended {
-			s.residence.add(s.end(b) - b.began)
+		if now := s.since(at); !b.ended {
+			s.end(b, now)
+			s.residence.add(now - b.began)
 		}
 	}
 }
 
 // end releases everything of a booking that has not ended. The lock must be held.
-func (s *Scorer) end(b *Booking) (now float64) {
+func (s *Scorer) end(b *Booking, now float64) {
 	b.ended = true
 	s.inFlight--
-	now = s.update(b.load)
+	s.updateTo(b.load, now)
 	s.list.remove(b)
 	b.load.leave(b)
 	b.load.exit(b)
 	s.giveBack(b, now)
-	return now
 }
 
 // giveBack leaves the blocks of a request that no other one needs to its slot's cache.

@@ -86,8 +86,9 @@ func (s *Scorer) choose(d *Demand, candidates []Candidate, terms []Terms, dst []
 		order[at] = p
 	}
 	for _, p := range order {
-		c := &candidates[p.index]
-		dst = append(dst, Ranked{Slot: c.Slot, CachedTokens: c.CachedTokens, Terms: terms[p.index], followed: c.Live})
+		dst = append(dst, Ranked{})
+		r, c := &dst[len(dst)-1], &candidates[p.index]
+		r.Slot, r.followed, r.CachedTokens, r.Terms = c.Slot, c.Live, c.CachedTokens, terms[p.index]
 	}
 	return dst
 }

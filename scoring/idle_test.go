@@ -105,7 +105,7 @@ func TestIdleFindsWhatReuseRemembers(t *testing.T) {
 	chain := sampledChain(1000)
 	for i := range chain {
 		now := 1 + 3.1*float64(i)
-		r.ask(chain[i:i+1], now)
+		r.ask(chain[i:i+1], r.sample(chain[i:i+1]), now)
 		r.release(chain[i:i+1], now)
 		d.add(now, 10)
 	}

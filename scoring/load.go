@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"attache/internal/block"
 	"attache/internal/slot"
 )
 
@@ -248,9 +249,10 @@ func (s *Scorer) book(b *Booking, d *Demand, r *Ranked, now float64) {
 	s.list.add(b)
 	l.enter(b)
 	l.join(b)
-	s.reclaim(l, d, r.CachedTokens/max(d.BlockTokens, 1))
+	places := s.reuse.sample(d.Chain)
+	s.reclaim(l, d.Chain, places, r.CachedTokens/max(d.BlockTokens, 1))
 	s.hold(b, d.Chain)
-	s.reuse.ask(d.Chain, now)
+	s.reuse.ask(d.Chain, places, now)
 }
 
 // holds reports whether a policy counts a prefill until somebody says that it is over, where somebody will. Policies in seconds do
@@ -265,14 +267,13 @@ func holds(p Policy) bool {
 
 // reclaim takes the blocks that a request finds in its slot's cache, and that no other request there holds, out of what lies
 // idle: for every block that is looked at, as many as it stands for.
-func (s *Scorer) reclaim(l *slotLoad, d *Demand, cached int) {
+func (s *Scorer) reclaim(l *slotLoad, chain []block.Hash, places []int32, cached int) {
 	since, n := 0.0, 0 // blocks in a row that were released at the same time
-	for i := l.SharedBlocks; i < min(cached, len(d.Chain)); i++ {
-		h := d.Chain[i]
-		if !sampled(h) {
+	for _, i := range places {
+		if int(i) < l.SharedBlocks || int(i) >= cached {
 			continue
 		}
-		at, ok := s.reuse.released(h)
+		at, ok := s.reuse.released(chain[i])
 		if !ok {
 			continue
 		}
@@ -365,29 +366,41 @@ func (s *Scorer) Forget(sl slot.Slot) {
 func (s *Scorer) Expire(age time.Duration) (expired int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for before := s.instant() - age.Seconds(); s.list.oldest != nil && s.list.oldest.began < before; expired++ {
-		s.end(s.list.oldest)
+	now := s.instant()
+	for before := now - age.Seconds(); s.list.oldest != nil && s.list.oldest.began < before; expired++ {
+		s.end(s.list.oldest, now)
 	}
 	return expired
 }
 
 // loadOf returns a slot's load and makes one where there is none. The lock must be held.
 func (s *Scorer) loadOf(sl slot.Slot) *slotLoad {
+	if int(sl) < len(s.loads) && s.loads[sl] != nil {
+		return s.loads[sl]
+	}
+	return s.makeLoad(sl)
+}
+
+func (s *Scorer) makeLoad(sl slot.Slot) *slotLoad {
 	for int(sl) >= len(s.loads) {
 		s.loads = append(s.loads, nil)
 	}
-	if s.loads[sl] == nil {
-		s.loads[sl] = &slotLoad{slot: sl, at: s.instant()}
-	}
+	s.loads[sl] = &slotLoad{slot: sl, at: s.instant()}
 	return s.loads[sl]
 }
 
 // update works a slot's backlog off up to now. The lock must be held.
 func (s *Scorer) update(l *slotLoad) (now float64) {
 	now = s.instant()
-	l.advance(now, l.factor(s.calibration.factor(), float64(s.own)))
+	s.updateTo(l, now)
 	return now
 }
 
+func (s *Scorer) updateTo(l *slotLoad, now float64) {
+	l.advance(now, l.factor(s.calibration.factor(), float64(s.own)))
+}
+
 // instant is the time since the scorer's start in seconds.
-func (s *Scorer) instant() float64 { return s.now().Sub(s.start).Seconds() }
+func (s *Scorer) instant() float64 { return s.since(s.now()) }
+
+func (s *Scorer) since(at time.Time) float64 { return at.Sub(s.start).Seconds() }

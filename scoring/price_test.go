@@ -53,8 +53,8 @@ func TestPrice(t *testing.T) {
 	} {
 		s, _ := newScorer(t, DefaultConfig())
 		again := sampledChain(1000)
-		s.reuse.ask(again, 600)
-		s.reuse.ask(again, now)
+		s.reuse.ask(again, s.reuse.sample(again), 600)
+		s.reuse.ask(again, s.reuse.sample(again), now)
 		l := s.loadOf(0)
 		for _, i := range c.idle {
 			l.idle.add(i.at, i.blocks)

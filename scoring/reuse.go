@@ -21,6 +21,7 @@ type reuse struct {
 	at     float64          // seconds, when all was faded last
 	chance [gapBins]float64 // h by half octave, as of when it was asked for last
 	stale  bool             // more was learnt since
+	places []int32          // of sample
 	seen   [memory]use
 }
 
@@ -44,13 +45,26 @@ func sampled(h block.Hash) bool { return h%sampling == 0 }
 // of is the place of a sampled block; it is that of another one if its tag differs.
 func (r *reuse) of(h block.Hash) *use { return &r.seen[h/sampling%memory] }
 
-// ask takes in that a prompt was asked for.
-func (r *reuse) ask(chain []block.Hash, now float64) {
-	r.fade(now)
-	for _, h := range chain {
-		if !sampled(h) {
-			continue
+// sample returns where in a chain the sampled blocks are. The result is valid until the next call.
+func (r *reuse) sample(chain []block.Hash) []int32 {
+	if len(r.places) < len(chain) {
+		r.places = make([]int32, len(chain)+len(chain)/2)
+	}
+	places, n := r.places[:len(chain)], 0
+	for i, h := range chain { // every one is written down, because a branch that is taken at random takes longer
+		places[n] = int32(i)
+		if sampled(h) {
+			n++
 		}
+	}
+	return places[:n]
+}
+
+// ask takes in that a prompt was asked for, whose sampled blocks are at these places.
+func (r *reuse) ask(chain []block.Hash, places []int32, now float64) {
+	r.fade(now)
+	for _, i := range places {
+		h := chain[i]
 		r.uses += sampling
 		u := r.of(h)
 		if tag := uint32(h >> 32); u.tag != tag {
@@ -89,10 +103,8 @@ func (r *reuse) released(h block.Hash) (at float64, ok bool) {
 
 // release takes in that a request with these blocks has ended.
 func (r *reuse) release(blocks []block.Hash, now float64) {
-	for _, h := range blocks {
-		if !sampled(h) {
-			continue
-		}
+	for _, i := range r.sample(blocks) {
+		h := blocks[i]
 		if u := r.of(h); u.tag == uint32(h>>32) {
 			u.released = float32(now)
 		}

@@ -71,7 +71,7 @@ func TestReuse(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(t, "prompts") {
 			now += float64(rapid.SampledFrom([]int{0, 1, 2, 5, 30, 200, 4000}).Draw(t, "pause"))
 			prompt := chain[rapid.IntRange(0, 80).Draw(t, "from"):][:rapid.IntRange(1, 80).Draw(t, "blocks")]
-			r.ask(prompt, now)
+			r.ask(prompt, r.sample(prompt), now)
 			dumb.ask(prompt, now)
 			for _, age := range []float64{0, .5, 1.2, 3, 9, 50, 250, 5000, 1e9} {
 				got, want := r.again(age), dumb.again(age, now)
@@ -123,7 +123,7 @@ func TestReuseSampled(t *testing.T) {
 				prompts[i][j] = rnd.Uint64()
 			}
 		}
-		r.ask(prompts[i], now)
+		r.ask(prompts[i], r.sample(prompts[i]), now)
 		all.ask(prompts[i], now)
 	}
 	for _, age := range []float64{1, 10, 40, 70, 300} {
@@ -147,13 +147,13 @@ func TestReuseKnowsNothing(t *testing.T) {
 	if _, ok := r.released(chain[3]); ok {
 		t.Error("a block that nobody asked for was released")
 	}
-	r.ask(chain, 6)
+	r.ask(chain, r.sample(chain), 6)
 	r.release(chain, 7)
 	if at, ok := r.released(chain[3]); !ok || at != 7 {
 		t.Errorf("released at %v, %v, want 7", at, ok)
 	}
 	other := chain[3] ^ 1<<63
-	r.ask([]block.Hash{other}, 8)
+	r.ask([]block.Hash{other}, r.sample([]block.Hash{other}), 8)
 	if _, ok := r.released(chain[3]); ok {
 		t.Error("what another block overwrote is still known")
 	}

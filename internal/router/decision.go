@@ -165,7 +165,7 @@ func (rec *record) end() {
 	}
 	rec.ended = rec.router.now()
 	mark(&rec.phases.Ended, rec.began, rec.ended)
-	rec.booking.End()
+	rec.booking.EndAt(rec.ended)
 	rec.spread(replica.Ended)
 	rec.pool.gate.poke()
 	rec.pool.flights.end(rec.flight, rec.ended, rec.pool.ledger.Emptied(rec.slot))
