@@ -18,6 +18,7 @@ import (
 type active struct {
 	byFirst map[block.Hash]*stretch
 	spare   []*stretch
+	room    int // blocks for which spare has memory
 }
 
 // stretch is a part of chains in flight without a branch.
@@ -86,8 +87,8 @@ func (a *active) leave(s slot.Slot, last *stretch, visit func(blocks []block.Has
 		if len(last.users) == 0 {
 			delete(a.byFirst, last.blocks[0])
 			last.parent = nil
-			if len(a.spare) < maxSpare && cap(last.blocks) <= maxSpareBlocks {
-				a.spare = append(a.spare, last)
+			if room := a.room + cap(last.blocks); len(a.spare) < maxSpare && room <= maxRoom {
+				a.spare, a.room = append(a.spare, last), room
 			}
 		}
 		last = parent
@@ -97,8 +98,8 @@ func (a *active) leave(s slot.Slot, last *stretch, visit func(blocks []block.Has
 
 // How much memory is kept for stretches to come.
 const (
-	maxSpare       = 256
-	maxSpareBlocks = 1024
+	maxSpare = 256
+	maxRoom  = 1 << 18 // blocks: 2 MiB
 )
 
 // make makes a stretch of blocks behind a parent.
@@ -106,6 +107,7 @@ func (a *active) make(blocks []block.Hash, parent *stretch) *stretch {
 	var s *stretch
 	if n := len(a.spare); n > 0 {
 		s, a.spare = a.spare[n-1], a.spare[:n-1]
+		a.room -= cap(s.blocks)
 	} else {
 		s = new(stretch)
 	}

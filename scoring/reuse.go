@@ -47,17 +47,13 @@ func (r *reuse) of(h block.Hash) *use { return &r.seen[h/sampling%memory] }
 
 // sample returns where in a chain the sampled blocks are. The result is valid until the next call.
 func (r *reuse) sample(chain []block.Hash) []int32 {
-	if len(r.places) < len(chain) {
-		r.places = make([]int32, len(chain)+len(chain)/2)
-	}
-	places, n := r.places[:len(chain)], 0
-	for i, h := range chain { // every one is written down, because a branch that is taken at random takes longer
-		places[n] = int32(i)
+	r.places = r.places[:0]
+	for i, h := range chain {
 		if sampled(h) {
-			n++
+			r.places = append(r.places, int32(i))
 		}
 	}
-	return places[:n]
+	return r.places
 }
 
 // ask takes in that a prompt was asked for, whose sampled blocks are at these places.
@@ -103,8 +99,10 @@ func (r *reuse) released(h block.Hash) (at float64, ok bool) {
 
 // release takes in that a request with these blocks has ended.
 func (r *reuse) release(blocks []block.Hash, now float64) {
-	for _, i := range r.sample(blocks) {
-		h := blocks[i]
+	for _, h := range blocks {
+		if !sampled(h) {
+			continue
+		}
 		if u := r.of(h); u.tag == uint32(h>>32) {
 			u.released = float32(now)
 		}

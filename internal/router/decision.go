@@ -127,8 +127,11 @@ type record struct {
 // id is "replica.number", both as the access log brings them back.
 func (rec *record) id() string {
 	var space [64]byte
-	b := append(append(space[:0], rec.router.replica...), '.')
-	return string(strconv.AppendUint(b, rec.number, 36))
+	return string(rec.appendID(space[:0]))
+}
+
+func (rec *record) appendID(b []byte) []byte {
+	return strconv.AppendUint(append(append(b, rec.router.replica...), '.'), rec.number, 36)
 }
 
 // parseID takes an id apart; ok is false for what no replica wrote.

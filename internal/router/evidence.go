@@ -107,7 +107,7 @@ func (a *attempt) compete(now time.Time) {
 	p, s, h := a.pool, a.scratch, &a.req.Hints
 	dst, capped := s.candidates[:0], false
 	block := s.chain.BlockTokens
-	hashed := p.scorer.Deciding(s.demand.Policy) == scoring.PolicyCHWBL
+	hashed, flies := p.scorer.Deciding(s.demand.Policy) == scoring.PolicyCHWBL, flies(&s.chain)
 	for _, w := range s.eligible {
 		stats, slots, traits := w.Stats(), w.Slots(), &w.Traits
 		preference := 0.0
@@ -121,24 +121,20 @@ func (a *attempt) compete(now time.Time) {
 				continue
 			}
 			cached, doubt := a.cached(n, now)
-			heldTokens := 0
+			dst = append(dst, scoring.Candidate{})
+			c := &dst[len(dst)-1]
+			c.Slot, c.CachedTokens, c.Doubt, c.Tiers = n, cached, doubt, s.held.tiers(n)
+			c.EngineRunning, c.EngineWaiting, c.EngineKVUse = stats.Running/len(slots), stats.Waiting/len(slots), stats.KVUsage
+			c.Stale = now.Sub(stats.At) > staleStats
+			c.KVCapacityTokens = stats.Blocks * stats.BlockTokens / len(slots)
 			if p.modeOf(n) == events.Exact {
-				heldTokens = p.ledger.OnDevice(n) * block
+				c.KVHeldTokens, c.Live = p.ledger.OnDevice(n)*block, flies
 			}
-			id := uint64(0)
 			if hashed {
-				id = xxh3.HashStringSeed(w.Endpoint, uint64(w.Rank(n)))
+				c.ID = xxh3.HashStringSeed(w.Endpoint, uint64(w.Rank(n)))
 			}
-			dst = append(dst, scoring.Candidate{
-				ID: id, Slot: n, CachedTokens: cached, Doubt: doubt, Tiers: s.held.tiers(n),
-				EngineRunning: stats.Running / len(slots), EngineWaiting: stats.Waiting / len(slots), EngineKVUse: stats.KVUsage,
-				Stale:            now.Sub(stats.At) > staleStats,
-				KVCapacityTokens: stats.Blocks * stats.BlockTokens / len(slots),
-				KVHeldTokens:     heldTokens,
-				Live:             p.follows(&s.chain, n),
-				MaxInFlight:      own, Preference: preference,
-				BatchTokens: traits.BatchTokens, Memory: traits.MemoryBytes, Distance: traits.Distance,
-			})
+			c.MaxInFlight, c.Preference = own, preference
+			c.BatchTokens, c.Memory, c.Distance = traits.BatchTokens, traits.MemoryBytes, traits.Distance
 		}
 	}
 	s.candidates = dst

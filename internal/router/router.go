@@ -13,7 +13,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -211,18 +210,19 @@ func (r *Router) decide(a *attempt) *Decision {
 	}
 	rec.named = rec.namedSpace[:0]
 	strict, engine := false, set.BySlot(rec.ranked[0].Slot).Runs()
-	var list strings.Builder
-	list.Grow(r.cfg.Alternatives * 22)
+	var space [256]byte
+	list := rec.appendID(space[:0]) // the id and the list are one string, of which each is a part
+	endOfID := len(list)
 	for i := 0; i < len(rec.ranked) && len(rec.named) < r.cfg.Alternatives; i++ {
 		w := set.BySlot(rec.ranked[i].Slot)
 		if slices.Contains(rec.named, w) {
 			continue // another rank of it
 		}
 		if len(rec.named) > 0 {
-			list.WriteByte(',')
+			list = append(list, ',')
 		}
 		rec.named = append(rec.named, w)
-		list.WriteString(w.Endpoint)
+		list = append(list, w.Endpoint...)
 		strict = strict || w.Runs() == worker.TRTLLM
 		if w.Runs() != engine {
 			engine = worker.Auto
@@ -252,9 +252,10 @@ func (r *Router) decide(a *attempt) *Decision {
 	if p.watcher != nil {
 		p.watcher.Decided(rec.promptTokens, rec.available, rec.captured)
 	}
+	text := string(list)
 	return &Decision{
 		Rank: rankOf(rec.named[0], rec.slot), Worker: rec.named[0].Name, Waited: rec.waited,
-		ID: rec.id(), Replica: r.replica, Pool: p.name, Model: a.names.sent, Destinations: list.String(),
+		ID: text[:endOfID], Replica: r.replica, Pool: p.name, Model: a.names.sent, Destinations: text[endOfID:],
 		PredictedCached: rec.captured, Strict: strict, Engine: engine, Keep: rec.keeping != nil,
 		Ahead: rec.keeping != nil && rec.keeping.ahead, Done: Done{rec},
 	}
