@@ -27,6 +27,9 @@ type exchange struct {
 	server *Server
 	ctx    context.Context
 	send   func(reply) error
+	// What a stream has one of at a time stands here, so that all of it is one piece of memory.
+	in  message // that is being handled
+	out reply   // that is being sent: SendMsg is done with it when it returns
 
 	spoken    bool // a message was received
 	protocol  protocol

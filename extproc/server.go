@@ -214,27 +214,27 @@ func (s *Server) awaitIdle(stopped <-chan struct{}) {
 // process serves one stream. Envoy ends streams with EOF or by cancelling, for finished and for abandoned requests
 // alike: neither is an error, and neither says how the request went.
 func (s *Server) process(stream grpc.ServerStream) (err error) {
-	var m message
-	var out reply // one at a time: SendMsg is done with it when it returns
-	x := &exchange{server: s, ctx: stream.Context(), send: func(r reply) error {
-		out = r
-		return stream.SendMsg(&out)
-	}}
+	x := &exchange{server: s, ctx: stream.Context()}
+	x.send = func(r reply) error {
+		x.out = r
+		return stream.SendMsg(&x.out)
+	}
+	m := &x.in
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	defer m.free()
 	defer x.close()
 	defer func() {
 		if v := recover(); v != nil {
-			err = s.contain(v, &m, x)
+			err = s.contain(v, m, x)
 		}
 	}()
 	for {
 		m.free()
-		if err := stream.RecvMsg(&m); err != nil {
+		if err := stream.RecvMsg(m); err != nil {
 			return s.ended(err)
 		}
-		if err := x.handle(&m); err != nil {
+		if err := x.handle(m); err != nil {
 			return s.ended(err)
 		}
 	}

@@ -117,7 +117,7 @@ type record struct {
 	mu    sync.Mutex // guards what follows
 	chain []block.Hash
 	room  *[]block.Hash // the chain's memory
-	on    int // index in named of the worker that carries the booking
+	on    int           // index in named of the worker that carries the booking
 	ended time.Time
 	out   *Outcome
 
