@@ -245,6 +245,7 @@ type FileParams struct {
 	Engine Engine // of workers that name none
 	Apply  func([]Spec)
 	Bad    func(error) // told when a changed file is bad; nil: nobody
+	Good   func()      // told whenever the file was read and is good; nil: nobody
 	Log    *slog.Logger
 }
 
@@ -325,6 +326,8 @@ func (f *File) follow() {
 	f.mistake = ""
 	if err != nil {
 		f.mistake = err.Error()
+	} else if f.p.Good != nil {
+		f.p.Good()
 	}
 }
 

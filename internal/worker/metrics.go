@@ -9,7 +9,14 @@ type metrics struct {
 	readings *prometheus.CounterVec // metrics readings by result
 	changes  prometheus.Counter
 	badFiles prometheus.Counter
+
+	sourceWorkers *prometheus.GaugeVec   // workers that a source of discovery named last
+	sourceErrors  *prometheus.CounterVec // times that a source could not be read
 }
+
+// sourceAge is of sources that are read again and again. It is worked out when it is asked for.
+var sourceAge = prometheus.NewDesc("attache_discovery_age_seconds",
+	"Time since a source of discovery was last read with success; its workers are those of that time.", []string{"pool", "source"}, nil)
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
@@ -23,13 +30,23 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Worker sets published: each is a change of who serves or how."}),
 		badFiles: prometheus.NewCounter(prometheus.CounterOpts{Name: "attache_worker_bad_files_total",
 			Help: "Times that a watched workers file was bad and the last good list was kept."}),
+		sourceWorkers: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "attache_discovery_workers",
+			Help: "Workers that a source of discovery named last."}, []string{"pool", "source"}),
+		sourceErrors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "attache_discovery_errors_total",
+			Help: "Times that a source of discovery could not be read and its last list was kept."}, []string{"pool", "source"}),
 	}
 	for _, result := range []string{"ok", "failed"} {
 		m.checks.WithLabelValues(result)
 		m.readings.WithLabelValues(result)
 	}
-	reg.MustRegister(m.states, m.checks, m.readings, m.changes, m.badFiles)
+	reg.MustRegister(m.states, m.checks, m.readings, m.changes, m.badFiles, m.sourceWorkers, m.sourceErrors)
 	return m
+}
+
+// touch shows a source's figures before there is anything to count.
+func (m *metrics) touch(s *source) {
+	m.sourceWorkers.WithLabelValues(s.pool, s.label())
+	m.sourceErrors.WithLabelValues(s.pool, s.label())
 }
 
 func result(ok bool) string {

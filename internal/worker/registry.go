@@ -30,8 +30,7 @@ type Registry struct {
 	// mu guards everything below. Observers are called with it held, one set after another: they must return at once and
 	// must not call back into the registry, except for Set.
 	mu        sync.Mutex
-	sources   map[string][]Spec
-	order     []string // of sources, as they came
+	sources   sources
 	entries   map[netip.AddrPort]*entry
 	slots     slots
 	observers []func(*Set)
@@ -60,7 +59,7 @@ func New(cfg Config, log *slog.Logger, reg prometheus.Registerer) (*Registry, er
 		return nil, err
 	}
 	r := &Registry{
-		cfg: cfg, log: log, metrics: newMetrics(reg), sources: map[string][]Spec{}, entries: map[netip.AddrPort]*entry{},
+		cfg: cfg, log: log, metrics: newMetrics(reg), entries: map[netip.AddrPort]*entry{},
 		client: &http.Client{
 			Transport: &http.Transport{
 				DialContext:         (&net.Dialer{Timeout: cfg.Health.Timeout}).DialContext,
@@ -70,6 +69,7 @@ func New(cfg Config, log *slog.Logger, reg prometheus.Registerer) (*Registry, er
 		},
 	}
 	r.set.Store(NewSet())
+	reg.MustRegister(ages{r})
 	return r, nil
 }
 
@@ -91,25 +91,16 @@ func (r *Registry) CountInFlight(f func(slot.Slot) int) {
 	r.inFlight = f
 }
 
-// Apply takes in the complete list of one source of discovery; what the source named before and names no longer is gone.
-// A worker that two sources name belongs to the one that named it first.
+// Apply takes in the complete list of one source of discovery, which is called "kind" or "kind/pool" (see Source); what the source
+// named before and names no longer is gone, unless another source names it.
 func (r *Registry) Apply(source string, specs []Spec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, again := r.sources[source]; !again {
-		r.order = append(r.order, source)
-	}
-	r.sources[source] = specs
-	wanted := map[netip.AddrPort]Spec{}
-	var inOrder []netip.AddrPort
-	for _, name := range r.order {
-		for _, spec := range r.sources[name] {
-			if _, twice := wanted[spec.Addr]; !twice {
-				wanted[spec.Addr] = spec
-				inOrder = append(inOrder, spec.Addr)
-			}
-		}
-	}
+	from := r.sources.open(source)
+	from.specs = specs
+	r.goodLocked(from)
+	r.metrics.sourceWorkers.WithLabelValues(from.pool, from.label()).Set(float64(len(specs)))
+	wanted, inOrder := r.sources.merged()
 	now := time.Now()
 	for addr, e := range r.entries {
 		if spec, still := wanted[addr]; !still || spec.Pool != e.spec.Pool {
@@ -276,7 +267,7 @@ func (r *Registry) rankLocked(e *entry, now time.Time) {
 
 // note tells the log and the metrics of a change.
 func (r *Registry) note(before, after *Worker) {
-	if before == nil || before.State != after.State {
+	if before == nil || before.State != after.State || before.Name != after.Name {
 		if before != nil {
 			r.metrics.states.DeleteLabelValues(before.Pool, before.Name, string(before.State))
 		}

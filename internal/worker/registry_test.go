@@ -266,14 +266,14 @@ func TestDiscovery(t *testing.T) {
 		list         []Spec
 		want         string
 	}{
-		{"two come", "file", specs("p/a", "p/b"), "p/a=0 p/b=1"},
-		{"nothing changes", "file", specs("p/a", "p/b"), "p/a=0 p/b=1"},
-		{"another source adds", "static", specs("q/c"), "p/a=0 p/b=1 q/c=2"},
-		{"who is named twice belongs to the first", "static", specs("q/c", "q/a"), "p/a=0 p/b=1 q/c=2"},
-		{"a source takes back only its own", "file", specs("p/b"), "p/b=1 q/a=3 q/c=2"},
-		{"a freed slot rests before it is used again", "file", specs("p/b", "p/d"), "p/b=1 p/d=4 q/a=3 q/c=2"},
-		{"another pool is another worker", "file", specs("p/b", "q/d"), "p/b=1 q/a=3 q/c=2 q/d=5"},
-		{"all go", "file", nil, "q/a=3 q/c=2"},
+		{"two come", "static", specs("p/a", "p/b"), "p/a=0 p/b=1"},
+		{"nothing changes", "static", specs("p/a", "p/b"), "p/a=0 p/b=1"},
+		{"another source adds", "file", specs("q/c"), "p/a=0 p/b=1 q/c=2"},
+		{"who is named twice belongs to the higher source", "file", specs("q/c", "q/a"), "p/a=0 p/b=1 q/c=2"},
+		{"a source takes back only its own", "static", specs("p/b"), "p/b=1 q/a=3 q/c=2"},
+		{"a freed slot rests before it is used again", "static", specs("p/b", "p/d"), "p/b=1 p/d=4 q/a=3 q/c=2"},
+		{"another pool is another worker", "static", specs("p/b", "q/d"), "p/b=1 q/a=3 q/c=2 q/d=5"},
+		{"all go", "static", nil, "q/a=3 q/c=2"},
 	} {
 		r.Apply(step.source, step.list)
 		var got []string
