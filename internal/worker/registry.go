@@ -98,7 +98,6 @@ func (r *Registry) Apply(source string, specs []Spec) {
 	defer r.mu.Unlock()
 	from := r.sources.open(source)
 	from.specs = specs
-	r.goodLocked(from)
 	r.metrics.sourceWorkers.WithLabelValues(from.pool, from.label()).Set(float64(len(specs)))
 	wanted, inOrder := r.sources.merged()
 	now := time.Now()

@@ -37,7 +37,7 @@ func (r *Registry) Source(name string) *Source {
 	return &Source{registry: r, name: name}
 }
 
-// Apply takes in the complete list; what is named no longer is gone.
+// Apply takes in the complete list; what is named no longer is gone. A source that failed does so until Confirm.
 func (s *Source) Apply(specs []Spec) { s.registry.Apply(s.name, specs) }
 
 // Confirm says that the list was read again and still holds.

@@ -198,6 +198,10 @@ attache_discovery_workers{pool="p",source="static"} 1
 `), "attache_discovery_age_seconds", "attache_discovery_errors_total", "attache_discovery_workers"); err != nil {
 			t.Error(err)
 		}
+		s.Apply(specs("p/a", "p/b"))
+		if s := r.Sources()[1]; s.Err == "" {
+			t.Error("a list alone does not end the failure")
+		}
 		s.Confirm()
 		s.Confirm()
 		if s := r.Sources()[1]; s.Err != "" || !s.Good.Equal(time.Now()) {

@@ -34,7 +34,7 @@ type Resolver interface {
 type Source interface {
 	// Apply takes the complete list.
 	Apply(specs []worker.Spec)
-	// Confirm says that the list still holds.
+	// Confirm says that the list that was applied last holds now.
 	Confirm()
 	// Failed says that the list could not be read and the last one holds.
 	Failed(err error)
@@ -110,6 +110,7 @@ func (n *Name) follow(ctx context.Context) {
 	default:
 		n.last = found
 		n.p.Source.Apply(n.specs())
+		n.p.Source.Confirm()
 	}
 }
 

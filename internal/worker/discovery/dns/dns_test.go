@@ -63,7 +63,7 @@ func (a *answers) LookupSRV(_ context.Context, service, proto, name string) (str
 	}
 }
 
-// heard is what a source was told, in words.
+// heard is what a source was told, in words. A list that is not confirmed ends with "!".
 type heard struct {
 	list []string
 	text []string
@@ -74,9 +74,17 @@ func (h *heard) Apply(specs []worker.Spec) {
 	for _, s := range specs {
 		h.list = append(h.list, s.Name)
 	}
-	h.text = append(h.text, "apply "+strings.Join(h.list, " "))
+	h.text = append(h.text, "apply "+strings.Join(h.list, " ")+"!")
 }
-func (h *heard) Confirm()         { h.text = append(h.text, "confirm") }
+
+func (h *heard) Confirm() {
+	if last := len(h.text) - 1; last >= 0 && strings.HasSuffix(h.text[last], "!") {
+		h.text[last] = strings.TrimSuffix(h.text[last], "!") // a list that is given on holds
+		return
+	}
+	h.text = append(h.text, "confirm")
+}
+
 func (h *heard) Failed(err error) { h.text = append(h.text, "failed: "+err.Error()) }
 
 func (h *heard) take() string {
@@ -199,6 +207,7 @@ func TestAResolverThatHangs(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- n.Run(ctx) }()
 		time.Sleep(timeout + time.Second)
+		synctest.Wait()
 		if got := h.take(); got != "failed: addresses of e: context deadline exceeded" {
 			t.Errorf("%q, want a failure after %v", got, timeout)
 		}
