@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // answers is a resolver that says what it is told to. Names that it does not have are not there.
 type answers struct {
+	mu    sync.Mutex
 	hosts map[string]string // host -> addresses, separated by spaces; "!" fails
 	srv   map[string][]*net.SRV
 	asked int
@@ -34,6 +36,8 @@ func notFound(name string) error {
 }
 
 func (a *answers) LookupNetIP(_ context.Context, network, host string) (ips []netip.Addr, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.asked++
 	for _, text := range strings.Fields(a.hosts[host]) {
 		if text == "!" {
@@ -50,6 +54,8 @@ func (a *answers) LookupNetIP(_ context.Context, network, host string) (ips []ne
 }
 
 func (a *answers) LookupSRV(_ context.Context, service, proto, name string) (string, []*net.SRV, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.asked++
 	switch records := a.srv[name]; {
 	case service+proto != "":
@@ -61,6 +67,20 @@ func (a *answers) LookupSRV(_ context.Context, service, proto, name string) (str
 	default:
 		return name, records, nil
 	}
+}
+
+// say changes an answer, and returns how often was asked before.
+func (a *answers) say(host, answer string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hosts[host] = answer
+	return a.asked
+}
+
+func (a *answers) looks() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked
 }
 
 // heard is what a source was told, in words. A list that is not confirmed ends with "!".
@@ -174,9 +194,8 @@ func TestAsTimeGoes(t *testing.T) {
 			if i == 0 {
 				h.take() // of the first look-up, with the answer of before
 			}
-			a.hosts["e"] = step.answer
-			before := a.asked
-			for a.asked == before {
+			before := a.say("e", step.answer)
+			for a.looks() == before {
 				time.Sleep(10 * time.Millisecond)
 				synctest.Wait()
 			}
