@@ -42,6 +42,9 @@ func (c *checkCmd) Run(out io.Writer) error {
 			}
 			from += fmt.Sprintf(", and now %d in %s", len(specs), p.WorkersFile)
 		}
+		if n := len(p.Discovery.DNS) + len(p.Discovery.Kubernetes); n > 0 {
+			from += fmt.Sprintf(", and what %d sources of discovery find", n)
+		}
 		fmt.Fprintf(&b, "  pool %s%s: %s; %s\n", p.Name, role, models, from)
 	}
 	fmt.Fprintf(&b, "  ext_proc on %s, xDS on %s, dashboard on http://%s\n", cfg.ExtProc.Listen, cfg.XDS.Listen, cfg.Admin.Listen)

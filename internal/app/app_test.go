@@ -24,6 +24,8 @@ import (
 	"attache/internal/config"
 	"attache/internal/field"
 	"attache/internal/sim"
+	"attache/internal/worker/discovery/dns"
+	"attache/internal/worker/discovery/kubernetes"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -94,7 +96,7 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 		workers []string
 		want    string
 	}{
-		{"no workers are known", nil, "no workers known: give --workers host:port, pools[].workers or pools[].workers_file"},
+		{"no workers are known", nil, "no workers known: give --workers host:port, pools[].workers, pools[].workers_file or pools[].discovery"},
 		{"the only worker is down", []string{"127.0.0.1:1"}, "0 of 1 workers ready"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -107,6 +109,50 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 				t.Errorf("/healthz is %d: a missing worker is no reason to restart attache", status)
 			}
 		})
+	}
+}
+
+// TestDiscovery finds a worker by its name, and says what of discovery fails.
+func TestDiscovery(t *testing.T) {
+	engine := sim.DefaultConfig()
+	engine.Listen = "127.0.0.1:0"
+	e, err := sim.New(engine, options.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = e.Run(t.Context()) })
+	t.Cleanup(serving.Wait)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+"clusters": [{"name": "k", "cluster": {"server": "http://127.0.0.1:1"}}], "contexts": [{"name": "c", "context": {"cluster": "k"}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := quiet()
+	cfg.Pools[0].Discovery.DNS = []dns.Config{{Name: "localhost", Port: e.Addr().(*net.TCPAddr).Port}}
+	cfg.Pools[0].Discovery.Kubernetes = []kubernetes.Config{{Service: "vllm", Kubeconfig: kubeconfig}}
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	a := started(t, cfg)
+	eventually(t, "the worker is ready", func() bool {
+		status, text := get(t, a, "/readyz")
+		return status == 200 && strings.Contains(text, "1 of 1 workers ready")
+	})
+	eventually(t, "a warning", func() bool {
+		_, text := get(t, a, "/api/v1/status")
+		return strings.Contains(text, "discovery kubernetes/service/vllm of pool default fails since ")
+	})
+	_, text := get(t, a, "/metrics")
+	for _, want := range []string{
+		fmt.Sprintf("attache_discovery_workers{pool=\"default\",source=\"dns/localhost:%d\"} 1\n", cfg.Pools[0].Discovery.DNS[0].Port),
+		"attache_discovery_workers{pool=\"default\",source=\"kubernetes/service/vllm\"} 0\n",
+		"attache_discovery_errors_total{pool=\"default\",source=\"kubernetes/service/vllm\"} ",
+		"attache_discovery_age_seconds{pool=\"default\",source=\"kubernetes/service/vllm\"} ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
 	}
 }
 

@@ -45,6 +45,12 @@ func (s *source) Status() admin.Status {
 			st.Warnings = append(st.Warnings, fmt.Sprintf("%s (%s) is %s: %s", w.Name, w.Address, w.State, w.Cause))
 		}
 	}
+	for _, d := range s.registry.Sources() {
+		if d.Err != "" {
+			st.Warnings = append(st.Warnings, fmt.Sprintf("discovery %s of pool %s fails since %s, and its last list of %d workers is kept: %s", d.Name, d.Pool,
+				d.Failing.Format(time.TimeOnly), d.Workers, d.Err))
+		}
+	}
 	st.Warnings = append(st.Warnings, admin.FeedWarnings(feeds, workers, time.Now())...)
 	for _, p := range s.router.Pools() {
 		if p.Why == string(prompt.Mismatch) {
@@ -184,7 +190,7 @@ func (s *source) Ready() admin.Readiness {
 	workers := admin.Check{Name: "workers", State: admin.OK, Detail: fmt.Sprintf("%d of %d workers ready", ready, all)}
 	switch {
 	case all == 0:
-		workers.State, workers.Detail = admin.Failed, "no workers known: give --workers host:port, pools[].workers or pools[].workers_file"
+		workers.State, workers.Detail = admin.Failed, "no workers known: give --workers host:port, pools[].workers, pools[].workers_file or pools[].discovery"
 	case ready == 0:
 		workers.State = admin.Failed
 	case ready < all:

@@ -30,6 +30,8 @@ import (
 	"attache/internal/tracing"
 	"attache/internal/warm"
 	"attache/internal/worker"
+	"attache/internal/worker/discovery/dns"
+	"attache/internal/worker/discovery/kubernetes"
 	"attache/xds"
 )
 
@@ -69,16 +71,52 @@ type Config struct {
 type Pool struct {
 	router.PoolConfig `yaml:",inline"`
 
-	// Workers are the addresses of the pool's engines, "host:port". A host name is resolved once, at start; use
-	// workers_file or a control loop of yours where addresses change.
+	// Workers are the addresses of the pool's engines, "host:port". A host name is resolved once, at start; use discovery or
+	// workers_file where addresses change.
 	Workers []string `yaml:"workers"`
 	// WorkersFile is a YAML or JSON file with further workers (docs/operations.md), and with what is only said of single ones:
 	// labels, which requests may ask for, a role, a limit of requests in flight. It is watched, and a change takes effect within
 	// a second. A file that turns bad keeps the last good list.
 	WorkersFile string `yaml:"workers_file"`
+	// Discovery is where further workers are found. A worker that is named in several places is one: what is said in workers comes
+	// before workers_file, before what registers itself, before DNS, before Kubernetes, and gaps are filled in this order.
+	Discovery Discovery `yaml:"discovery"`
 	// Engine is what the workers run: "vllm", "sglang", "trtllm", or "auto" to tell by their metrics. A wrong value makes
 	// their load invisible.
 	Engine worker.Engine `yaml:"engine"`
+}
+
+// Discovery is where a pool's workers are found. There may be any number of each kind.
+type Discovery struct {
+	// DNS are names whose addresses are workers, resolved at intervals.
+	DNS []dns.Config `yaml:"dns"`
+	// Kubernetes are parts of clusters that are watched: services, or InferencePools.
+	Kubernetes []kubernetes.Config `yaml:"kubernetes"`
+}
+
+// Validate reports every field that breaks its rule. Two sources of one name could not be told apart.
+func (d Discovery) Validate() error {
+	var check field.Checker
+	names := map[string]string{}
+	once := func(at, key, value, name string) {
+		if first, twice := names[name]; twice {
+			check.Check(false, at+"."+key, value, "is already followed by "+first)
+			return
+		}
+		names[name] = at
+	}
+	for i, c := range d.DNS {
+		at := fmt.Sprintf("dns[%d]", i)
+		check.Under(at, c.Validate())
+		once(at, "name", c.Name, "dns/"+c.Source())
+	}
+	for i, c := range d.Kubernetes {
+		at := fmt.Sprintf("kubernetes[%d]", i)
+		check.Under(at, c.Validate())
+		key, value := c.What()
+		once(at, key, value, "kubernetes/"+c.Source())
+	}
+	return check.Err()
 }
 
 // Log is what is written to standard error. Prompts are never logged.
@@ -129,6 +167,7 @@ func (c *Config) Validate() error {
 				check.Check(false, fmt.Sprintf("%sworkers[%d]", at, j), address, err.Error())
 			}
 		}
+		check.Under(at+"discovery", p.Discovery.Validate())
 		check.Check(p.Engine.Valid(), at+"engine", string(p.Engine), `must be "auto", "vllm", "sglang" or "trtllm"`)
 	}
 	check.Under("workers", c.Workers.Validate())

@@ -20,6 +20,8 @@ import (
 	"attache/extproc"
 	"attache/internal/field"
 	"attache/internal/hints"
+	"attache/internal/worker/discovery/dns"
+	"attache/internal/worker/discovery/kubernetes"
 	"attache/scoring"
 	"attache/scoring/queue"
 	"attache/xds"
@@ -62,6 +64,46 @@ var mistakes = []mistake{
 		`test.yaml:3: pools[0].workers[0]: ":8000": must be host:port, such as 10.0.0.1:8000 or [fd00::1]:8000`},
 	{"a worker at port 0", "pools:\n  - name: a\n    workers: ['engine:0']",
 		`test.yaml:3: pools[0].workers[0]: "engine:0": must be host:port, such as 10.0.0.1:8000 or [fd00::1]:8000`},
+	{"a name with its port", "pools:\n  - name: a\n    discovery:\n      dns:\n        - {name: 'e:8000', port: 8000}",
+		`test.yaml:5: pools[0].discovery.dns[0].name: "e:8000": must be a host name without scheme and port, such as engines.models.svc`},
+	{"a name without a port", "pools:\n  - name: a\n    discovery:\n      dns:\n        - {name: e}",
+		`test.yaml:5: pools[0].discovery.dns[0].port: 0: must be a port, or srv be set`},
+	{"a port for SRV records", "pools:\n  - name: a\n    discovery:\n      dns:\n        - {name: e, srv: true, port: 8000}",
+		`test.yaml:5: pools[0].discovery.dns[0].port: 8000: must be left out where srv is set: the records say it`},
+	{"a family that is none", "pools:\n  - name: a\n    discovery:\n      dns:\n        - {name: e, port: 8000, family: inet}",
+		`test.yaml:5: pools[0].discovery.dns[0].family: "inet": must be "ipv4", "ipv6" or empty`},
+	{"names looked up all the time", "pools:\n  - name: a\n    discovery:\n      dns:\n        - {name: e, port: 8000, interval: 99ms}",
+		`test.yaml:5: pools[0].discovery.dns[0].interval: 99ms: must be 0 (5s) or at least 100ms`},
+	{"an engine that nobody knows, of a name", "pools:\n  - name: a\n    discovery:\n      dns:\n        - {name: e, port: 8000, engine: tgi}",
+		`test.yaml:5: pools[0].discovery.dns[0].engine: "tgi": must be "auto", "vllm", "sglang", "trtllm" or empty`},
+	{"a label of a name that is no number", "pools:\n  - name: a\n    discovery:\n      dns:\n        - {name: e, port: 8000, labels: {max_in_flight: '0'}}",
+		`test.yaml:5: pools[0].discovery.dns[0].labels: max_in_flight: "0": must be a whole number from 1 to 1e+06`},
+	{"one name twice", "pools:\n  - name: a\n    discovery:\n      dns:\n        - {name: e, port: 8000}\n        - {name: e, port: 8000, family: ipv6}",
+		`test.yaml:6: pools[0].discovery.dns[1].name: "e": is already followed by dns[0]`},
+	{"a namespace that is none", "pools:\n  - name: a\n    discovery:\n      kubernetes:\n        - {namespace: 'a/b', service: s}",
+		`test.yaml:5: pools[0].discovery.kubernetes[0].namespace: "a/b": must be the name of an object of Kubernetes: small letters, digits, "-" and "."`},
+	{"nothing of a cluster", "pools:\n  - name: a\n    discovery:\n      kubernetes:\n        - {port: 8000}",
+		`test.yaml:5: pools[0].discovery.kubernetes[0].service: "": must be given, or selector or inference_pool, and only one of them`},
+	{"a service that is none", "pools:\n  - name: a\n    discovery:\n      kubernetes:\n        - {service: My_Service}",
+		`test.yaml:5: pools[0].discovery.kubernetes[0].service: "My_Service": must be the name of an object of Kubernetes: small letters, digits, "-" and "."`},
+	{"a selector that is none", "pools:\n  - name: a\n    discovery:\n      kubernetes:\n        - {selector: 'a in'}",
+		`test.yaml:5: pools[0].discovery.kubernetes[0].selector: "a in": must be a selector of labels such as "app=vllm,tier in (gpu, big)"`},
+	{"an InferencePool that is none", "pools:\n  - name: a\n    discovery:\n      kubernetes:\n        - {inference_pool: 'a b'}",
+		`test.yaml:5: pools[0].discovery.kubernetes[0].inference_pool: "a b": must be the name of an object of Kubernetes: small letters, digits, "-" and "."`},
+	{"a service's port that is none", "pools:\n  - name: a\n    discovery:\n      kubernetes:\n        - {service: s, port: 70000}",
+		`test.yaml:5: pools[0].discovery.kubernetes[0].port: 70000: must be a port, or 0`},
+	{"a port for an InferencePool", "pools:\n  - name: a\n    discovery:\n      kubernetes:\n        - {inference_pool: p, port: 8000}",
+		`test.yaml:5: pools[0].discovery.kubernetes[0].port: 8000: must be left out where inference_pool is set: its targetPorts say it`},
+	{"a port's name that is none", "pools:\n  - name: a\n    discovery:\n      kubernetes:\n        - {service: s, port_name: 'a*b'}",
+		`test.yaml:5: pools[0].discovery.kubernetes[0].port_name: "a*b": must be the name of a port, or the beginning of one followed by "*"`},
+	{"a port by name and by number", "pools:\n  - name: a\n    discovery:\n      kubernetes:\n        - {service: s, port: 8000, port_name: http}",
+		`test.yaml:5: pools[0].discovery.kubernetes[0].port_name: "http": must be left out where port or inference_pool is set`},
+	{"an engine that nobody knows, of a service", "pools:\n  - name: a\n    discovery:\n      kubernetes:\n        - {service: s, engine: tgi}",
+		`test.yaml:5: pools[0].discovery.kubernetes[0].engine: "tgi": must be "auto", "vllm", "sglang", "trtllm" or empty`},
+	{"a label of a service that is no number", "pools:\n  - name: a\n    discovery:\n      kubernetes:\n        - {service: s, labels: {distance: far}}",
+		`test.yaml:5: pools[0].discovery.kubernetes[0].labels: distance: "far": must be a number from 0 to 1e+09`},
+	{"one service twice", "pools:\n  - name: a\n    discovery:\n      kubernetes:\n        - {service: s, port: 8000}\n        - {service: s, port: 8000}",
+		`test.yaml:6: pools[0].discovery.kubernetes[1].service: "s": is already followed by kubernetes[0]`},
 	{"an engine that nobody knows", "pools:\n  - name: a\n    engine: tgi",
 		`test.yaml:3: pools[0].engine: "tgi": must be "auto", "vllm", "sglang" or "trtllm"`},
 
@@ -655,28 +697,31 @@ const policies = "time, dynamo, weighted, lmetric, token-load, sticky, least-loa
 // anything are the keys that may hold any value of their type. A key that is neither here nor in mistakes is one whose
 // rule, or whose lack of one, nobody has thought about.
 var anything = []string{
-	"pools.workers_file",           // may come later; watched
-	"pools.scoring",                // has the rules of router.scoring
-	"pools.prompt.model_dir",       // is looked at when the process starts
-	"pools.prompt.tokenize",        // true or false
-	"pools.events.topic",           // empty: all
-	"pools.events.pull",            // true or false
-	"router.auto",                  // true or false
-	"router.learnt_dir",            // may come later
-	"router.queue.classes.fair",    // true or false
-	"router.queue.evict",           // true or false
-	"router.events.snapshot_dir",   // may come later
-	"redis.tls.enabled",            // true or false
-	"extproc.answer_models",        // true or false
-	"extproc.include_usage",        // true or false
-	"extproc.record_panics",        // is made when it is needed
-	"extproc.client_header",        // empty: no tenant
-	"extproc.hints.strict",         // true or false
-	"tracing.insecure",             // true or false
-	"warm.keepalive",               // true or false
-	"xds.gateway.fail_open",        // true or false
-	"xds.gateway.tls.cert",         // empty: without
-	"xds.gateway.jwt.client_claim", // empty: sub
+	"pools.workers_file",                    // may come later; watched
+	"pools.scoring",                         // has the rules of router.scoring
+	"pools.prompt.model_dir",                // is looked at when the process starts
+	"pools.prompt.tokenize",                 // true or false
+	"pools.events.topic",                    // empty: all
+	"pools.events.pull",                     // true or false
+	"router.auto",                           // true or false
+	"router.learnt_dir",                     // may come later
+	"router.queue.classes.fair",             // true or false
+	"router.queue.evict",                    // true or false
+	"router.events.snapshot_dir",            // may come later
+	"redis.tls.enabled",                     // true or false
+	"extproc.answer_models",                 // true or false
+	"extproc.include_usage",                 // true or false
+	"extproc.record_panics",                 // is made when it is needed
+	"extproc.client_header",                 // empty: no tenant
+	"extproc.hints.strict",                  // true or false
+	"tracing.insecure",                      // true or false
+	"warm.keepalive",                        // true or false
+	"xds.gateway.fail_open",                 // true or false
+	"xds.gateway.tls.cert",                  // empty: without
+	"xds.gateway.jwt.client_claim",          // empty: sub
+	"pools.discovery.dns.srv",               // true or false
+	"pools.discovery.kubernetes.pod_labels", // true or false
+	"pools.discovery.kubernetes.kubeconfig", // is looked at when the process starts
 	"xds.gateway.rate_limit.clients",
 	"router.scoring.dynamo.track_prefill_tokens",
 	"extproc.hints.forward_priority",
@@ -943,9 +988,14 @@ func TestYAMLRoundTrip(t *testing.T) {
 	first.Models = []string{"*", "1.40", "true", "a: b", "# c", "- d", "~", "'", `"`, " e ", "[f]", "{g}", "é", "@h", "!i", "&j", "%k"}
 	first.Aliases = map[string]string{"1e3": "0x10", "yes": "null", "a:b/c-4.1": "m"}
 	first.Workers, first.WorkersFile = []string{"10.0.0.1:8000", "[fd00::1]:8000"}, "workers.yaml"
+	first.Discovery = Discovery{
+		DNS:        []dns.Config{{Name: "e.svc.", Port: 8000, Interval: 1500 * time.Millisecond, Family: dns.IPv6, Labels: map[string]string{"1": "true"}}},
+		Kubernetes: []kubernetes.Config{{Selector: "a in (b,c)", PortName: "rank-*", PodLabels: true, Labels: map[string]string{"a": "null"}}},
+	}
 	changed.Pools = append(changed.Pools, Pool{Engine: "auto", Workers: []string{}})
 	second := &changed.Pools[1]
 	second.Name, second.Models, second.Aliases = "second", []string{"qwen"}, map[string]string{}
+	second.Discovery = Discovery{DNS: []dns.Config{}, Kubernetes: []kubernetes.Config{}}
 	changed.Workers.AckTimeout = 0
 	changed.Router.RetryAfter = 1500 * time.Millisecond
 	changed.Router.Scoring.Temperature = 1e-9
@@ -967,6 +1017,7 @@ func TestYAMLRoundTrip(t *testing.T) {
 	// In an empty configuration lists are nil; read back they are empty, which means the same.
 	plain := Default()
 	plain.Pools[0].Models, plain.Pools[0].Aliases, plain.Pools[0].Workers = []string{}, map[string]string{}, []string{}
+	plain.Pools[0].Discovery = Discovery{DNS: []dns.Config{}, Kubernetes: []kubernetes.Config{}}
 	plain.XDS.Gateway.ExtProc = []string{}
 	for _, c := range []*Config{&plain, &changed, &tokens} {
 		c.Router.Queue.Classes, c.Router.Queue.Buckets, c.XDS.Gateway.XDS = []queue.ClassConfig{}, []queue.Bucket{}, []string{}

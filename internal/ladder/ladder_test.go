@@ -24,7 +24,8 @@ var rungs = map[string][]string{
 	"indexer/bench":             {"indexer/runs", "indexer/yardstick", "internal/block"},
 	"internal/config/configdoc": {"internal/config"},
 	// Config types only.
-	"internal/config": {"extproc", "internal/admin", "internal/prompt", "indexer", "internal/replica", "internal/router", "internal/state", "internal/tracing", "internal/warm", "internal/worker", "scoring", "xds"},
+	"internal/config": {"extproc", "internal/admin", "internal/prompt", "indexer", "internal/replica", "internal/router", "internal/state", "internal/tracing",
+		"internal/warm", "internal/worker", "internal/worker/discovery/dns", "internal/worker/discovery/kubernetes", "scoring", "xds"},
 
 	"extproc":           {"envoy", "internal/hints", "internal/openai", "internal/router", "internal/traceparent", "internal/worker"},
 	"extproc/accesslog": {"envoy", "internal/router"},
@@ -53,22 +54,24 @@ var rungs = map[string][]string{
 	"indexer/yardstick":         {"internal/block", "internal/sim/trace/data"},
 	"indexer/events": {"indexer/events/wire", "indexer/events/zmtp", "indexer/pages", "indexer/runs", "internal/block",
 		"internal/wholefile", "internal/worker"},
-	"indexer/events/wire":      {},
-	"indexer/events/zmtp":      {},
-	"internal/state":           {},
-	"internal/state/statetest": {"internal/proc", "internal/state"}, // of tests only
-	"internal/worker":          {},
-	"scoring":                  {"internal/block"},
-	"scoring/queue":            {},
-	"internal/block":           {},
-	"internal/openai":          {},
-	"envoy":                    {},
-	"internal/field":           {},
-	"internal/golden":          {}, // of tests only
-	"internal/proc":            {},
-	"internal/slot":            {},
-	"internal/ladder":          {},
-	"internal/wholefile":       {},
+	"indexer/events/wire":                  {},
+	"indexer/events/zmtp":                  {},
+	"internal/state":                       {},
+	"internal/state/statetest":             {"internal/proc", "internal/state"}, // of tests only
+	"internal/worker":                      {},
+	"scoring":                              {"internal/block"},
+	"scoring/queue":                        {},
+	"internal/block":                       {},
+	"internal/openai":                      {},
+	"envoy":                                {},
+	"internal/field":                       {},
+	"internal/golden":                      {}, // of tests only
+	"internal/proc":                        {},
+	"internal/slot":                        {},
+	"internal/ladder":                      {},
+	"internal/wholefile":                   {},
+	"internal/worker/discovery/dns":        {"internal/worker"},
+	"internal/worker/discovery/kubernetes": {"internal/worker"},
 }
 
 var everybody = []string{"internal/field", "internal/slot"}
@@ -79,6 +82,7 @@ var only = map[string][]string{
 	"github.com/envoyproxy/go-control-plane": {"extproc", "extproc/accesslog", "extproc/bench", "envoy", "xds", "e2e"},
 	"github.com/alecthomas/kong":             {"cmd/attache"},
 	"github.com/redis/go-redis":              {"internal/state"},
+	"k8s.io":                                 {"internal/worker/discovery/kubernetes"},
 	"go.opentelemetry.io/otel":               {"internal/tracing"},
 }
 

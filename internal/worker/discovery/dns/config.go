@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ type Config struct {
 	Name string `yaml:"name"`
 	// Port is where engines serve. It must be given, except with srv, whose records say it.
 	Port int `yaml:"port"`
-	// SRV says that the name has SRV records: each is a host and its port. Priorities and weights are not looked at.
+	// SRV is set where the name has SRV records: each is a host and its port. Priorities and weights are not looked at.
 	SRV bool `yaml:"srv"`
 	// Family is which addresses count: "ipv4", "ipv6", or empty for IPv6 only where there is no IPv4. Hosts that have both are one
 	// worker in every case.
@@ -60,4 +61,13 @@ func (c Config) Validate() error {
 		check.Check(false, "labels", nil, strings.TrimPrefix(err.Error(), "labels."))
 	}
 	return check.Err()
+}
+
+// Source says what is followed, for logs and figures: "engines.models.svc:8000", or the name of SRV records. Two names that are followed
+// for one pool must differ in it.
+func (c Config) Source() string {
+	if c.SRV {
+		return c.Name
+	}
+	return c.Name + ":" + strconv.Itoa(c.Port)
 }

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -71,11 +72,31 @@ func (c Config) Validate() error {
 	return check.Err()
 }
 
-// Name says what is followed, for logs and figures: "models/vllm", "models/app=vllm", "models/pool".
-func (c Config) Name() string {
-	name := c.Service + c.Selector + c.InferencePool // only one is given
+// What is the key that chooses, and its value.
+func (c Config) What() (key, value string) {
+	switch {
+	case c.InferencePool != "":
+		return "inference_pool", c.InferencePool
+	case c.Selector != "":
+		return "selector", c.Selector
+	default:
+		return "service", c.Service
+	}
+}
+
+// Source says what is followed, for logs and figures: "models/service/vllm", "models/inference_pool/llama". Two parts of clusters that
+// are followed for one pool must differ in it.
+func (c Config) Source() string {
+	key, value := c.What()
+	name := key + "/" + value
 	if c.Namespace != "" {
 		name = c.Namespace + "/" + name
+	}
+	switch {
+	case c.Port != 0:
+		return name + ":" + strconv.Itoa(c.Port)
+	case c.PortName != "":
+		return name + ":" + c.PortName
 	}
 	return name
 }

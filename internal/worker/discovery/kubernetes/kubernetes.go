@@ -78,11 +78,11 @@ var errNotYet = errors.New("not yet known")
 func New(p Params) (*Discovery, error) {
 	cfg, namespace, err := reach(p.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("kubernetes discovery %s: %w", p.Name(), err)
+		return nil, fmt.Errorf("kubernetes discovery %s: %w", p.Config.Source(), err)
 	}
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("kubernetes discovery %s: %w", p.Name(), err)
+		return nil, fmt.Errorf("kubernetes discovery %s: %w", p.Config.Source(), err)
 	}
 	if p.Namespace != "" {
 		namespace = p.Namespace

@@ -424,8 +424,8 @@ func TestReachingACluster(t *testing.T) {
 	}{
 		{"the namespace of the context", Config{Service: "s", Kubeconfig: good}, "of-the-context", ""},
 		{"the namespace of the configuration", Config{Service: "s", Kubeconfig: good, Namespace: "own"}, "own", ""},
-		{"no such file", Config{Service: "s", Kubeconfig: filepath.Join(dir, "none")}, "", "kubernetes discovery s: "},
-		{"not in a cluster", Config{Service: "s"}, "", "kubernetes discovery s: no kubeconfig is given, and attache is no pod of a cluster"},
+		{"no such file", Config{Service: "s", Kubeconfig: filepath.Join(dir, "none")}, "", "kubernetes discovery service/s: "},
+		{"not in a cluster", Config{Service: "s"}, "", "kubernetes discovery service/s: no kubeconfig is given, and attache is no pod of a cluster"},
 	} {
 		d, err := New(Params{Config: c.config, Source: &heard{}})
 		switch {
