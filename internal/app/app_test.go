@@ -129,7 +129,7 @@ func TestDiscovery(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := quiet()
-	cfg.Pools[0].Discovery.DNS = []dns.Config{{Name: "localhost", Port: e.Addr().(*net.TCPAddr).Port}}
+	cfg.Pools[0].Discovery.DNS = []dns.Config{{Name: "localhost", Port: int(e.Addr().Port())}}
 	cfg.Pools[0].Discovery.Kubernetes = []kubernetes.Config{{Service: "vllm", Kubeconfig: kubeconfig}}
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
