@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
@@ -124,10 +126,7 @@ func (s *apiServer) remove(path string, names ...string) {
 func (s *apiServer) tell(path, kind string, o object) {
 	s.version++
 	metaOf(o)["resourceVersion"] = strconv.Itoa(s.version)
-	text, _ := json.Marshal(o) // as it is now: later edits must not show in an old event
-	var frozen object
-	_ = json.Unmarshal(text, &frozen)
-	s.events = append(s.events, event{kind, frozen, path, s.version})
+	s.events = append(s.events, event{kind, runtime.DeepCopyJSON(o), path, s.version}) // later edits must not show in an old event
 }
 
 // forget replaces an object and drops all changes so far, this one included: every watch ends with the word that they cannot be had,
@@ -154,10 +153,13 @@ func (s *apiServer) count(what string) int {
 	return s.requests[what]
 }
 
+// send writes JSON, and reports whether the client was there.
+func send(w io.Writer, v any) bool { return json.NewEncoder(w).Encode(v) == nil }
+
 func status(w http.ResponseWriter, code int, reason string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code, "message": reason})
+	send(w, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code, "message": reason})
 }
 
 func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
@@ -204,7 +206,7 @@ func (s *apiServer) list(w http.ResponseWriter, r *http.Request, collection map[
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(object{"kind": "List", "apiVersion": "v1", "metadata": object{"resourceVersion": strconv.Itoa(s.version)}, "items": items})
+	send(w, object{"kind": "List", "apiVersion": "v1", "metadata": object{"resourceVersion": strconv.Itoa(s.version)}, "items": items})
 }
 
 func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
@@ -218,20 +220,19 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	encoder := json.NewEncoder(w)
 	for {
 		_ = http.NewResponseController(w).Flush()
 		s.mu.Lock()
 		changed, gone := s.changed, from < s.compacted
 		for _, e := range s.events {
 			if e.version > from && e.path == r.URL.Path && chosen(r, e.Object) {
-				_ = encoder.Encode(e)
+				send(w, e)
 			}
 		}
 		from = max(from, s.version)
 		if gone {
 			s.requests["gone"]++
-			_ = encoder.Encode(event{Type: "ERROR", Object: object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}})
+			send(w, event{Type: "ERROR", Object: object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}})
 		}
 		s.mu.Unlock()
 		if gone {
