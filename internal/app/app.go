@@ -42,13 +42,14 @@ type App struct {
 // they need is still there.
 func modules() fx.Option {
 	return fx.Options(
-		workersModule, // who serves, in what state
-		tracingModule, // who is told of requests that are over
-		warmModule,    // who keeps prompts for their next request
-		routerModule,  // who should answer
-		controlModule, // what Envoy knows
-		adminModule,   // what operators see
-		extprocModule, // what Envoy asks
+		workersModule,      // who serves, in what state
+		tracingModule,      // who is told of requests that are over
+		warmModule,         // who keeps prompts for their next request
+		routerModule,       // who should answer
+		registrationModule, // who serves by their own word
+		controlModule,      // what Envoy knows
+		adminModule,        // what operators see
+		extprocModule,      // what Envoy asks
 	)
 }
 

@@ -8,7 +8,7 @@ const cell = (cls, ...kids) => h('td', { class: cls }, ...kids);
 // States: a mark for the eye, the word, and how bad it is.
 const states = {
   ready: ['●', 'ok'], starting: ['○', 'idle'], syncing: ['◐', 'idle'], draining: ['◇', 'idle'],
-  suspect: ['▲', 'degraded'], unhealthy: ['■', 'failed'],
+  suspect: ['▲', 'degraded'], unhealthy: ['■', 'failed'], gone: ['✕', 'idle'],
 };
 
 // How a worker's overlap is known, as long as its feed of events is live or there is none; and the feed when it is not.

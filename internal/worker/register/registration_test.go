@@ -89,11 +89,11 @@ func TestHeartbeats(t *testing.T) {
 		t.Errorf("with figures: %v, %v", h, err)
 	}
 	for text, want := range map[string]string{
-		`{"load":{"running":-1}}`:   `load.running: -1: must be 0 to 1000000 requests`,
-		`{"load":{"waiting":10000000}}`:  `load.waiting: 10000000: must be 0 to 1000000 requests`,
-		`{"load":{"kv_usage":1.5}}`: `load.kv_usage: 1.5: must be 0 to 1`,
-		`{"lod":{}}`:                `body: unknown field "lod"`,
-		`{} {}`:                     `body: byte 4: must be one JSON object, and goes on`,
+		`{"load":{"running":-1}}`:       `load.running: -1: must be 0 to 1000000 requests`,
+		`{"load":{"waiting":10000000}}`: `load.waiting: 10000000: must be 0 to 1000000 requests`,
+		`{"load":{"kv_usage":1.5}}`:     `load.kv_usage: 1.5: must be 0 to 1`,
+		`{"lod":{}}`:                    `body: unknown field "lod"`,
+		`{} {}`:                         `body: byte 4: must be one JSON object, and goes on`,
 	} {
 		if _, err := ParseHeartbeat([]byte(text)); err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", text, err, want)
