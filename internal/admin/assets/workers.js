@@ -83,7 +83,7 @@ function worker() {
       set(node, { 'data-level': level });
       text(name, w.name);
       text(where, [w.address, w.engine, w.pool].filter(Boolean).join(' · '));
-      set(where, { title: `${where.textContent}, epoch ${w.epoch}` });
+      set(where, { title: `${where.textContent}, epoch ${w.epoch}, named by ${w.source}` });
       text(mark, sign);
       text(word, w.state);
       text(age, since(w.since, w.at) === unknown ? '' : `for ${since(w.since, w.at)}`);
@@ -107,6 +107,7 @@ function worker() {
       text(requests, join(count(w.requests_total)));
       text(failures, w.failures_total ? `${join(count(w.failures_total))} failed` : '');
       text(button, w.state === 'draining' ? 'Give back' : 'Drain');
+      button.hidden = w.state === 'gone';
       set(button, { 'aria-label': `${button.textContent} ${w.name}` });
     },
   };

@@ -32,7 +32,7 @@ func decodeRecord(name string, text []byte) (*record, error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, fmt.Errorf("worker %s in the store: %w", name, err)
 	}
-	if err := r.check(); err != nil {
+	if err := r.Check(); err != nil {
 		return nil, fmt.Errorf("worker %s in the store: %w", name, err)
 	}
 	if r.Name != name || r.Pool == "" || !r.Addr.IsValid() || !(r.Lease > 0 && r.Lease <= time.Hour.Seconds()) {

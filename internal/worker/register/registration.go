@@ -88,7 +88,7 @@ const (
 	MaxBody     = 64 << 10 // bytes of JSON
 	maxName     = 128
 	maxText     = 256 // bytes of an address, a model's name, a label, an endpoint
-	maxModels   = 256
+	MaxModels   = 256
 	maxLabels   = 64
 	maxCount    = 1 << 40 // of blocks and tokens
 	maxRanks    = 256
@@ -101,7 +101,7 @@ func Parse(text []byte) (*Registration, error) {
 	if err := decode(text, &r); err != nil {
 		return nil, err
 	}
-	if err := r.check(); err != nil {
+	if err := r.Check(); err != nil {
 		return nil, err
 	}
 	return &r, nil
@@ -176,7 +176,8 @@ func jsonKind(kind string) string {
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9._:@-]+$`)
 
-func (r *Registration) check() error {
+// Check reports the first member that breaks its rule, as a *Refusal.
+func (r *Registration) Check() error {
 	if len(r.Name) > maxName || !nameForm.MatchString(r.Name) {
 		return invalid("name", r.Name, `must be letters, digits and "._:@-", 1 to %d of them`, maxName)
 	}
@@ -192,8 +193,8 @@ func (r *Registration) check() error {
 	if r.Role != "" && r.Role != "prefill" && r.Role != "decode" {
 		return invalid("role", r.Role, `must be "prefill", "decode", or empty for both`)
 	}
-	if len(r.Models) > maxModels {
-		return invalid("models", len(r.Models), "must be at most %d names", maxModels)
+	if len(r.Models) > MaxModels {
+		return invalid("models", len(r.Models), "must be at most %d names", MaxModels)
 	}
 	for i, m := range r.Models {
 		if m == "" || !fits(m) {
