@@ -11,7 +11,7 @@ import (
 	"attache/internal/worker/register"
 )
 
-// Registrar takes in workers that register themselves. Errors are of type *register.Refusal.
+// Registrar takes in workers that register themselves. Errors are of type *register.RefusedError.
 type Registrar interface {
 	// Authorize refuses who does not show the right token.
 	Authorize(token string) error
@@ -125,7 +125,7 @@ var statuses = map[register.Kind]int{
 
 func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusInternalServerError
-	if refusal := (*register.Refusal)(nil); errors.As(err, &refusal) {
+	if refusal := (*register.RefusedError)(nil); errors.As(err, &refusal) {
 		status = statuses[refusal.Kind]
 	}
 	if status == http.StatusUnauthorized {

@@ -22,14 +22,16 @@ type taker struct {
 	said  []string
 }
 
-func (f *taker) note(format string, args ...any) { f.said = append(f.said, fmt.Sprintf(format, args...)) }
+func (f *taker) notef(format string, args ...any) {
+	f.said = append(f.said, fmt.Sprintf(format, args...))
+}
 
 func (f *taker) Authorize(shown string) error {
 	switch {
 	case f.off:
-		return &register.Refusal{Kind: register.Off, Text: "set workers.registration.token_file"}
+		return &register.RefusedError{Kind: register.Off, Text: "set workers.registration.token_file"}
 	case shown != token:
-		return &register.Refusal{Kind: register.Stranger, Text: "not the token"}
+		return &register.RefusedError{Kind: register.Stranger, Text: "not the token"}
 	}
 	return nil
 }
@@ -37,7 +39,7 @@ func (f *taker) Authorize(shown string) error {
 func (f *taker) lease(name string) (*register.Lease, error) {
 	n, known := f.known[name]
 	if !known {
-		return nil, &register.Refusal{Kind: register.Unknown, Text: "no worker " + name + " is registered"}
+		return nil, &register.RefusedError{Kind: register.Unknown, Text: "no worker " + name + " is registered"}
 	}
 	return &register.Lease{Worker: name, Pool: "chat", TTL: 15, Heartbeat: 5, InFlight: n}, nil
 }
@@ -47,11 +49,11 @@ func (f *taker) Register(_ context.Context, said *register.Registration) (*regis
 	defer f.mu.Unlock()
 	switch said.Name {
 	case "taken":
-		return nil, &register.Refusal{Kind: register.Taken, Text: "taken"}
+		return nil, &register.RefusedError{Kind: register.Taken, Text: "taken"}
 	case "surplus":
-		return nil, &register.Refusal{Kind: register.Full, Text: "full"}
+		return nil, &register.RefusedError{Kind: register.Full, Text: "full"}
 	}
-	f.note("register %s at %s", said.Name, said.Address)
+	f.notef("register %s at %s", said.Name, said.Address)
 	f.known[said.Name] = 0
 	return f.lease(said.Name)
 }
@@ -59,14 +61,14 @@ func (f *taker) Register(_ context.Context, said *register.Registration) (*regis
 func (f *taker) Heartbeat(_ context.Context, name string, said *register.Heartbeat) (*register.Lease, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.note("heartbeat %s %d", name, said.Load.Running)
+	f.notef("heartbeat %s %d", name, said.Load.Running)
 	return f.lease(name)
 }
 
 func (f *taker) Drain(_ context.Context, name string) (*register.Lease, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.note("drain %s", name)
+	f.notef("drain %s", name)
 	return f.lease(name)
 }
 
@@ -75,7 +77,7 @@ func (f *taker) Deregister(_ context.Context, name string) error {
 	defer f.mu.Unlock()
 	_, err := f.lease(name)
 	delete(f.known, name)
-	f.note("deregister %s", name)
+	f.notef("deregister %s", name)
 	return err
 }
 

@@ -21,9 +21,7 @@ type Source interface {
 	Prober
 	Caches
 	Explainer
-	Drainer
-	// Registrar takes in workers that register themselves.
-	Registrar() Registrar
+	Changer
 }
 
 // Prober says how the process is.
@@ -34,11 +32,13 @@ type Prober interface {
 	Live() error
 }
 
-// Drainer is what operators can change from here.
-type Drainer interface {
+// Changer is what can be changed from here.
+type Changer interface {
 	// Drain takes a worker out of new decisions (on) or gives it back. It is called with the name of an existing worker;
 	// the error is shown to the operator.
 	Drain(worker string, on bool) error
+	// Registrar takes in workers that register themselves.
+	Registrar() Registrar
 }
 
 // Status is the process as a whole. Rates and quantiles are those of the last minute.

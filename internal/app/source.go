@@ -48,7 +48,7 @@ func (s *source) Status() admin.Status {
 		}
 	}
 	st.Warnings = append(st.Warnings, admin.FeedWarnings(feeds, workers, time.Now())...)
-	if err, since := s.registrations.StoreFailure(); err != nil {
+	if since, err := s.registrations.StoreFailure(); err != nil {
 		st.Warnings = append(st.Warnings, fmt.Sprintf("the store of registered workers cannot be reached since %s: %v; who is known is kept",
 			since.UTC().Format(time.TimeOnly+" UTC"), err))
 	}

@@ -127,8 +127,7 @@ func (j *Joiner) await(ctx context.Context) error {
 			return j.learn(f)
 		}
 		switch {
-		case ctx.Err() != nil:
-			return nil
+		case ctx.Err() != nil: // the loop ends
 		case j.cfg.Wait > 0 && time.Since(begin) >= j.cfg.Wait:
 			return fmt.Errorf("the engine at %s is not healthy after %s: %w", j.cfg.Engine, j.cfg.Wait, err)
 		case time.Since(reminded) >= j.pace.remind:
@@ -148,12 +147,13 @@ func (j *Joiner) learn(f *facts) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.said == nil {
+	switch {
+	case j.said == nil:
 		j.log.Info("the engine is healthy", "engine", j.cfg.Engine, "kind", said.Engine, "models", said.Models, "name", said.Name, "address", said.Address,
 			"kv_blocks", said.Capacity.Blocks, "block_tokens", said.Capacity.BlockTokens, "events", said.Events.Endpoint)
-	} else if same(j.said, said) {
+	case same(j.said, said):
 		return nil
-	} else {
+	default:
 		j.log.Info("the engine has changed", "models", said.Models, "kv_blocks", said.Capacity.Blocks, "block_tokens", said.Capacity.BlockTokens)
 	}
 	j.said = said

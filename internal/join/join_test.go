@@ -117,13 +117,18 @@ func (a *attache) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		err = taking.Deregister(r.Context(), name)
 	}
-	var no *register.Refusal
+	var no *register.RefusedError
 	if errors.As(err, &no) {
 		w.WriteHeader(map[register.Kind]int{register.Invalid: 400, register.Stranger: 401, register.Unknown: 404, register.Taken: 409}[no.Kind])
-		_ = json.NewEncoder(w).Encode(map[string]string{"error": no.Text})
+		fmt.Fprintf(w, `{"error":%q}`, no.Text)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(lease)
+	text, err := json.Marshal(lease)
+	if err != nil {
+		w.WriteHeader(500)
+		return
+	}
+	_, _ = w.Write(text)
 }
 
 // held is what the gateway knows of its only worker; nil when there is none.

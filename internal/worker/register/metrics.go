@@ -40,7 +40,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 
 func (m *metrics) asked(request string, err error) {
 	result := "ok"
-	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
+	if refusal := (*RefusedError)(nil); errors.As(err, &refusal) {
 		result = "refused"
 	}
 	m.requests.WithLabelValues(request, result).Inc()

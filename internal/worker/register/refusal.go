@@ -5,14 +5,14 @@ import (
 	"strconv"
 )
 
-// Refusal is why a worker was not taken in. Its text is for the person who started the worker.
-type Refusal struct {
+// RefusedError is why a worker was not taken in. Its text is for the person who started the worker.
+type RefusedError struct {
 	Kind Kind
 	Text string
 }
 
 // Error implements error.
-func (r *Refusal) Error() string { return r.Text }
+func (r *RefusedError) Error() string { return r.Text }
 
 // Kind is what a refusal is about, and so what helps.
 type Kind int
@@ -36,5 +36,5 @@ func invalid(where string, value any, rule string, args ...any) error {
 }
 
 func invalidf(format string, args ...any) error {
-	return &Refusal{Kind: Invalid, Text: fmt.Sprintf(format, args...)}
+	return &RefusedError{Kind: Invalid, Text: fmt.Sprintf(format, args...)}
 }

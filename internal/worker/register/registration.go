@@ -130,7 +130,7 @@ func ParseHeartbeat(text []byte) (*Heartbeat, error) {
 // decode reads one JSON object without members that are not known, and without anything after it.
 func decode(text []byte, into any) error {
 	if len(text) > MaxBody {
-		return &Refusal{Kind: TooLarge, Text: fmt.Sprintf("body: must be at most %d bytes", MaxBody)}
+		return &RefusedError{Kind: TooLarge, Text: fmt.Sprintf("body: must be at most %d bytes", MaxBody)}
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -176,7 +176,7 @@ func jsonKind(kind string) string {
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9._:@-]+$`)
 
-// Check reports the first member that breaks its rule, as a *Refusal.
+// Check reports the first member that breaks its rule, as a *RefusedError.
 func (r *Registration) Check() error {
 	if len(r.Name) > maxName || !nameForm.MatchString(r.Name) {
 		return invalid("name", r.Name, `must be letters, digits and "._:@-", 1 to %d of them`, maxName)

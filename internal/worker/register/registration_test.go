@@ -44,7 +44,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{whole, `{"name":"a",}`, `body: byte 13: invalid character '}' looking for beginning of object key string`},
 		{whole, `[]`, `body: byte 1: must be of type object, is array`},
 		{whole, whole + `{}`, `body: byte `},
-		{`"name"`, `"nmae"`, `body: unknown field "nmae"`},
+		{`"name"`, `"label"`, `body: unknown field "label"`},
 		{`"ranks":2`, `"rank":2`, `body: unknown field "rank"`},
 		{`"gpu-a"`, `5`, `name: byte 9: must be of type string, is number`},
 		{`"ranks":2`, `"ranks":"2"`, `events.ranks: byte `},
@@ -74,7 +74,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{`"kv"`, `"` + strings.Repeat("k", MaxBody) + `"`, `body: must be at most 65536 bytes`},
 	} {
 		_, err := Parse([]byte(strings.Replace(whole, c.from, c.to, 1)))
-		var refusal *Refusal
+		var refusal *RefusedError
 		if !errors.As(err, &refusal) || !strings.HasPrefix(refusal.Text, c.want) {
 			t.Errorf("%.60s: got %v\nwant %s", c.to, err, c.want)
 		}
@@ -156,7 +156,7 @@ func FuzzParse(f *testing.F) {
 		_, _ = decodeRecord("a", text)
 		said, err := Parse(text)
 		if err != nil {
-			var refusal *Refusal
+			var refusal *RefusedError
 			if !errors.As(err, &refusal) || refusal.Text == "" {
 				t.Fatalf("refused by %v", err)
 			}

@@ -125,20 +125,20 @@ func (r *Registrations) Run(ctx context.Context) error {
 	}
 }
 
-// Authorize reports, as a *Refusal, whether who shows this token may not register workers.
+// Authorize reports, as a *RefusedError, whether who shows this token may not register workers.
 func (r *Registrations) Authorize(shown string) error {
 	switch {
 	case r.token == nil:
-		return &Refusal{Off, "workers cannot register here: set workers.registration.token_file to a file with a token of at least 16 characters"}
+		return &RefusedError{Off, "workers cannot register here: set workers.registration.token_file to a file with a token of at least 16 characters"}
 	case shown == "":
-		return &Refusal{Stranger, "authorization: must be Bearer and the token in workers.registration.token_file"}
+		return &RefusedError{Stranger, "authorization: must be Bearer and the token in workers.registration.token_file"}
 	case !r.token.is(shown):
-		return &Refusal{Stranger, "authorization: this is not the token in workers.registration.token_file"}
+		return &RefusedError{Stranger, "authorization: this is not the token in workers.registration.token_file"}
 	}
 	return nil
 }
 
-// Register takes a worker in, or what it says anew. The error is a *Refusal.
+// Register takes a worker in, or what it says anew. The error is a *RefusedError.
 func (r *Registrations) Register(ctx context.Context, said *Registration) (*Lease, error) {
 	lease, err := r.register(ctx, said)
 	r.metrics.asked("register", err)
@@ -215,26 +215,26 @@ func (r *Registrations) roomLocked(name string, addr netip.AddrPort, now time.Ti
 		switch {
 		case !e.here():
 		case other == name && e.Addr != addr:
-			return &Refusal{Taken, fmt.Sprintf("name: %q is taken by the worker at %s, whose lease lasts for another %s; give every worker a name of its own",
+			return &RefusedError{Taken, fmt.Sprintf("name: %q is taken by the worker at %s, whose lease lasts for another %s; give every worker a name of its own",
 				name, e.Address, max(0, e.ends.Sub(now)).Round(time.Second))}
 		case other != name && e.Addr == addr:
-			return &Refusal{Taken, fmt.Sprintf("address: %s is taken by worker %s, whose lease lasts for another %s", addr, other, max(0, e.ends.Sub(now)).Round(time.Second))}
+			return &RefusedError{Taken, fmt.Sprintf("address: %s is taken by worker %s, whose lease lasts for another %s", addr, other, max(0, e.ends.Sub(now)).Round(time.Second))}
 		case other != name:
 			count++
 		}
 	}
 	for _, w := range r.p.Registry.Set().All() {
 		if w.Name == name && w.Source != Source && w.Addr != addr {
-			return &Refusal{Taken, fmt.Sprintf("name: %q is taken by the worker at %s, which %s names", name, w.Address, w.Source)}
+			return &RefusedError{Taken, fmt.Sprintf("name: %q is taken by the worker at %s, which %s names", name, w.Address, w.Source)}
 		}
 	}
 	if count >= r.p.Config.MaxWorkers {
-		return &Refusal{Full, fmt.Sprintf("%d workers are registered, as many as workers.registration.max_workers allows", count)}
+		return &RefusedError{Full, fmt.Sprintf("%d workers are registered, as many as workers.registration.max_workers allows", count)}
 	}
 	return nil
 }
 
-// Heartbeat renews a lease. The error is a *Refusal; Unknown says that the worker should register again.
+// Heartbeat renews a lease. The error is a *RefusedError; Unknown says that the worker should register again.
 func (r *Registrations) Heartbeat(ctx context.Context, name string, said *Heartbeat) (*Lease, error) {
 	lease, err := r.heartbeat(ctx, name, said)
 	r.metrics.asked("heartbeat", err)
@@ -247,7 +247,7 @@ func (r *Registrations) heartbeat(ctx context.Context, name string, said *Heartb
 		r.news[e.Addr] = e.stats()
 	}
 	if !r.change(name, renew) {
-		if err, _ := r.StoreFailure(); err == nil {
+		if _, err := r.StoreFailure(); err == nil {
 			r.poll(ctx) // another gateway may have taken it in a moment ago
 		}
 		if !r.change(name, renew) {
@@ -260,7 +260,7 @@ func (r *Registrations) heartbeat(ctx context.Context, name string, said *Heartb
 }
 
 // Drain takes a worker out of new decisions of all gateways, until it registers again. It is the worker's own word: what an operator says
-// is said to the registry. The error is a *Refusal.
+// is said to the registry. The error is a *RefusedError.
 func (r *Registrations) Drain(ctx context.Context, name string) (*Lease, error) {
 	drained := r.change(name, func(e *entry) { e.Draining, r.stale = true, true })
 	if drained {
@@ -272,7 +272,7 @@ func (r *Registrations) Drain(ctx context.Context, name string) (*Lease, error) 
 	return lease, err
 }
 
-// Deregister lets a worker go at once. The error is a *Refusal.
+// Deregister lets a worker go at once. The error is a *RefusedError.
 func (r *Registrations) Deregister(ctx context.Context, name string) error {
 	const cause = "it said goodbye"
 	gone := r.change(name, func(e *entry) {
@@ -291,7 +291,7 @@ func (r *Registrations) Deregister(ctx context.Context, name string) error {
 }
 
 func (r *Registrations) unknown(name string) error {
-	return &Refusal{Unknown, fmt.Sprintf("no worker %q is registered; register it again", name)}
+	return &RefusedError{Unknown, fmt.Sprintf("no worker %q is registered; register it again", name)}
 }
 
 // change edits a worker that is here, with the lock held; false says that there is none.
@@ -519,8 +519,8 @@ func (r *Registrations) Held() map[netip.AddrPort]Held {
 }
 
 // StoreFailure is why the store cannot be reached, and since when; nil when it can.
-func (r *Registrations) StoreFailure() (err error, since time.Time) {
+func (r *Registrations) StoreFailure() (since time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.failed, r.since
+	return r.since, r.failed
 }

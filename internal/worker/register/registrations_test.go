@@ -221,7 +221,7 @@ func TestWhoFallsSilentIsGoneEverywhere(t *testing.T) {
 		if n := testutil.ToFloat64(b.metrics.ended); n != 1 {
 			t.Errorf("%g leases ended, want 1", n)
 		}
-		var refusal *Refusal
+		var refusal *RefusedError
 		if _, err := a.Heartbeat(t.Context(), "w1", &Heartbeat{}); !errors.As(err, &refusal) || refusal.Kind != Unknown {
 			t.Errorf("a heartbeat of somebody who is gone: %v", err)
 		}
@@ -248,7 +248,7 @@ func TestTheStoreDiesAndReturns(t *testing.T) {
 					a.beat(t, "w1", 5*time.Minute) // w2 is silent
 					a.want(t, "w1, w2")
 					b.want(t, "w1, w2")
-					if err, since := b.StoreFailure(); err == nil || time.Since(since) < 4*time.Minute {
+					if since, err := b.StoreFailure(); err == nil || time.Since(since) < 4*time.Minute {
 						t.Errorf("the store's failure is not shown: %v since %s", err, since)
 					}
 					a.register(t, qwen("w3", 8003))
@@ -268,7 +268,7 @@ func TestTheStoreDiesAndReturns(t *testing.T) {
 					const want = "w3, w2 gone: its lease ended: no heartbeat for 15s, w1 gone: it said goodbye"
 					a.want(t, want)
 					b.want(t, want)
-					if err, _ := a.StoreFailure(); err != nil {
+					if _, err := a.StoreFailure(); err != nil {
 						t.Errorf("still failed: %v", err)
 					}
 				})
@@ -304,7 +304,7 @@ func TestAGatewayThatRestartsKnowsAll(t *testing.T) {
 		b := newGateway(t, token, store)
 		b.want(t, "w1")
 		c := newGateway(t, token, NewLocal()) // without the store it has forgotten, and says so
-		var refusal *Refusal
+		var refusal *RefusedError
 		if _, err := c.Heartbeat(t.Context(), "w1", &Heartbeat{}); !errors.As(err, &refusal) || refusal.Kind != Unknown {
 			t.Errorf("got %v", err)
 		}
@@ -331,7 +331,7 @@ func TestWhoMayNotRegister(t *testing.T) {
 			said := qwen("w1", 8002)
 			c.change(said)
 			_, err := g.Register(t.Context(), said)
-			var refusal *Refusal
+			var refusal *RefusedError
 			if !errors.As(err, &refusal) || refusal.Kind != c.kind || refusal.Text != c.text {
 				t.Errorf("got %v\nwant %s", err, c.text)
 			}
@@ -354,7 +354,7 @@ func TestTokens(t *testing.T) {
 		path := tokenFile(t)
 		g := newGateway(t, path, NewLocal())
 		kind := func(shown string) Kind {
-			var refusal *Refusal
+			var refusal *RefusedError
 			if errors.As(g.Authorize(shown), &refusal) {
 				return refusal.Kind
 			}
@@ -381,7 +381,7 @@ func TestTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var refusal *Refusal
+		var refusal *RefusedError
 		if !errors.As(off.Authorize(secret), &refusal) || refusal.Kind != Off || !strings.Contains(refusal.Text, "workers.registration.token_file") {
 			t.Error("nobody is told how to turn it on")
 		}
