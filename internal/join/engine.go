@@ -37,7 +37,7 @@ func newEngine(base string, kind worker.Engine) *engine {
 	}}
 }
 
-// facts are what an engine tells of itself. Nothing but the models has to be known.
+// facts are what an engine tells of itself. Nothing has to be known: an engine that wants a key for it tells no models.
 type facts struct {
 	kind      worker.Engine
 	served    worker.Served
@@ -130,18 +130,27 @@ func (e *engine) stats(ctx context.Context) (worker.Stats, error) {
 	return stats, err
 }
 
-// look asks for everything. The error says that the engine does not tell its models yet.
-func (e *engine) look(ctx context.Context) (*facts, error) {
+// models asks what the engine serves. The error says that it does not tell yet; that it never will is none.
+func (e *engine) models(ctx context.Context) (*worker.Served, error) {
 	text, err := e.get(ctx, "/v1/models")
+	if s := (*status)(nil); errors.As(err, &s) && s.code >= 400 && s.code < 500 {
+		return &worker.Served{}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	served, err := worker.ParseModels(text)
+	if err == nil && !served.Told() {
+		err = errors.New("GET /v1/models names no model")
+	}
+	return served, err
+}
+
+// look asks for everything. The error says that the engine does not tell its models yet.
+func (e *engine) look(ctx context.Context) (*facts, error) {
+	served, err := e.models(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if !served.Told() {
-		return nil, errors.New("GET /v1/models names no model")
 	}
 	f := &facts{kind: e.kind, served: *served}
 	if f.stats, err = e.stats(ctx); err == nil && (f.kind == worker.Auto || f.kind == "") {

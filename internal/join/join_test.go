@@ -464,6 +464,21 @@ func TestAddressesAndNames(t *testing.T) {
 	}
 }
 
+// TestAnEngineWithAKey: what it serves is not told without the key, and need not be known.
+func TestAnEngineWithAKey(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) })
+	engine := httptest.NewServer(mux)
+	t.Cleanup(engine.Close)
+	a := newAttache(t)
+	joining(t, config(t, engine.URL, a))
+	eventually(t, "registered", func() bool { return a.held() != nil })
+	if h := a.held(); len(h.Models) != 0 || h.Engine != worker.Auto {
+		t.Errorf("registered %+v", h.Registration)
+	}
+}
+
 // TestOddAnswers: what engines say of their publishers is believed as far as it can be said by the port of rank 0.
 func TestOddAnswers(t *testing.T) {
 	for text, want := range map[string]publisher{
