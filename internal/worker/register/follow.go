@@ -17,15 +17,16 @@ import (
 //
 // What was said here is pending until it was put; while anything is, the store's word on that worker does not count.
 
-// put brings a worker into the store. While that cannot be reached nobody waits for it: poll puts what is pending.
-func (r *Registrations) put(ctx context.Context, name string) {
+// put brings a worker into the store, and reports whether it is there as it is. While the store cannot be reached nobody waits for it: poll
+// puts what is pending. A store that answers and does not take a worker is not away.
+func (r *Registrations) put(ctx context.Context, name string) bool {
 	r.putting.Lock()
 	defer r.putting.Unlock()
 	r.mu.Lock()
 	e := r.known[name]
 	if e == nil || !e.pending || r.failed != nil {
 		r.mu.Unlock()
-		return
+		return e == nil || !e.pending
 	}
 	value, err := e.encode()
 	changes, ttl := e.changes, e.ttl()
@@ -39,12 +40,18 @@ func (r *Registrations) put(ctx context.Context, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
-		r.failLocked(err)
-		return
+		if r.unput == nil && r.failed == nil {
+			r.since = time.Now()
+			r.p.Log.Warn("the store of registrations does not take a worker; it is tried again", "worker", name, "error", err)
+		}
+		r.unput = err
+		return false
 	}
+	r.unput = nil
 	if now := r.known[name]; now != nil && now.changes == changes {
 		now.pending, now.raw = false, string(value)
 	}
+	return true
 }
 
 func (r *Registrations) failLocked(err error) {
@@ -82,8 +89,10 @@ func (r *Registrations) poll(ctx context.Context) {
 		}
 	}
 	r.mu.Unlock()
-	for _, name := range pending {
-		r.put(ctx, name)
+	for _, name := range pending { // in any order, so that one that is not taken keeps nobody out for long
+		if !r.put(ctx, name) {
+			break
+		}
 	}
 	r.publish()
 }
@@ -130,12 +139,13 @@ func (r *Registrations) mergeLocked(members []Member, began time.Time) {
 		r.known[m.Name] = fresh
 	}
 	for name, e := range r.known {
+		if back && e.ends.Before(now.Add(e.ttl())) && (e.pending || !seen[name]) {
+			e.ends = now.Add(e.ttl()) // the store may have forgotten it: it has a lease's time to be heard of
+		}
 		switch {
-		case seen[name], ours(e):
+		case !e.touched.Before(began), seen[name] && !e.pending, e.pending && now.Before(e.ends):
 		case !e.here():
 			delete(r.known, name)
-		case back && e.ends.Before(now.Add(e.ttl())):
-			e.ends = now.Add(e.ttl()) // the store may have forgotten it: it has a lease's time to be heard of
 		case !now.Before(e.ends):
 			r.parted[e.Addr] = fmt.Sprintf("its lease ended: no heartbeat for %s", e.ttl())
 			r.metrics.ended.Inc()

@@ -1,6 +1,7 @@
 package register
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -67,6 +68,7 @@ type Registrations struct {
 	parted  map[netip.AddrPort]string       // why workers left that the registry still has
 	news    map[netip.AddrPort]worker.Stats // that came with heartbeats, and that the registry does not have
 	failed  error                           // why the store cannot be reached; nil: it can
+	unput   error                           // why it did not take the last worker that was put; nil: it did
 	since   time.Time                       // when that began
 	badOnes map[string]bool                 // names whose records could not be read, and that were logged
 }
@@ -246,7 +248,7 @@ func (r *Registrations) heartbeat(ctx context.Context, name string, said *Heartb
 		r.news[e.Addr] = e.stats()
 	}
 	if !r.change(name, renew) {
-		if _, err := r.StoreFailure(); err == nil {
+		if !r.away() {
 			r.poll(ctx) // another gateway may have taken it in a moment ago
 		}
 		if !r.change(name, renew) {
@@ -349,9 +351,15 @@ func (r *Registrations) Held() map[netip.AddrPort]Held {
 	return held
 }
 
-// StoreFailure is why the store cannot be reached, and since when; nil when it can.
+// StoreFailure is why the store cannot be reached, or does not take all workers, and since when; nil when all is well.
 func (r *Registrations) StoreFailure() (since time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.since, r.failed
+	return r.since, cmp.Or(r.failed, r.unput)
+}
+
+func (r *Registrations) away() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed != nil
 }

@@ -31,9 +31,10 @@ const secret = "a-token-of-some-length"
 type shared struct {
 	*Local
 
-	mu   sync.Mutex
-	dead error
-	hang bool
+	mu    sync.Mutex
+	dead  error
+	hang  bool
+	hates string // a member that it does not take
 }
 
 func newShared() *shared { return &shared{Local: NewLocal()} }
@@ -64,6 +65,9 @@ func (s *shared) ready(ctx context.Context) error {
 func (s *shared) Put(ctx context.Context, group, member string, value []byte, ttl time.Duration) error {
 	if err := s.ready(ctx); err != nil {
 		return err
+	}
+	if member == s.hates {
+		return errors.New("too large")
 	}
 	return s.Local.Put(ctx, group, member, value, ttl)
 }
@@ -275,6 +279,29 @@ func TestTheStoreDiesAndReturns(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestAStoreThatDoesNotTakeOneTakesTheOthers: it is not away because of that, and leases end.
+func TestAStoreThatDoesNotTakeOneTakesTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		token, store := tokenFile(t), newShared()
+		store.hates = "w1"
+		a, b := newGateway(t, token, store), newGateway(t, token, store)
+		a.register(t, qwen("w1", 8001))
+		a.register(t, qwen("w2", 8002))
+		time.Sleep(time.Second)
+		a.want(t, "w1, w2")
+		b.want(t, "w2")
+		if _, err := a.StoreFailure(); err == nil || testutil.ToFloat64(a.metrics.storeUp) != 1 {
+			t.Errorf("failure %v, up %g", err, testutil.ToFloat64(a.metrics.storeUp))
+		}
+		time.Sleep(15 * time.Second)
+		const ended = " gone: its lease ended: no heartbeat for 15s"
+		b.want(t, "w2"+ended)
+		if got := a.serves(); !strings.Contains(got, "w1"+ended) || !strings.Contains(got, "w2"+ended) {
+			t.Errorf("serves %q", got)
+		}
+	})
 }
 
 // TestAStoreThatForgetsIsToldAgain: no outage was seen, but the store is empty.

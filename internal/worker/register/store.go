@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Store is where the gateways keep who is registered. Every call ends with its context; an error says that the store cannot be reached,
-// and that nobody knows whether the call counted.
+// Store is where the gateways keep who is registered. Every call ends with its context; after an error nobody knows whether it counted.
 type Store interface {
 	// Put makes a member of a group known until its lease ends, in place of what it said before.
 	Put(ctx context.Context, group, member string, value []byte, ttl time.Duration) error
@@ -18,7 +17,7 @@ type Store interface {
 }
 
 // Member is one of a group: its value, and how long its lease still lasts.
-type Member = struct {
+type Member struct {
 	Name  string
 	Value []byte
 	Left  time.Duration
