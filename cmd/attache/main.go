@@ -21,6 +21,7 @@ type cli struct {
 	Demo        demoCmd        `cmd:"" help:"Watch real requests go through a real Envoy to simulated engines, next to round robin."`
 	Check       checkCmd       `cmd:"" help:"Check a configuration file and say what it means."`
 	EnvoyConfig envoyConfigCmd `cmd:"" help:"Print the Envoy configuration that attaches to attache."`
+	Join        joinCmd        `cmd:"" help:"Register an engine at running gateways, and let it leave in order."`
 	Engine      engineCmd      `cmd:"" help:"Run a simulated worker: vLLM, SGLang or TensorRT-LLM."`
 	Sim         simCmd         `cmd:"" help:"Compare policies on simulated clusters, in virtual time."`
 	Tokens      tokensCmd      `cmd:"" help:"Show the prompt, the tokens and the blocks that a request becomes."`

@@ -99,7 +99,9 @@ func (s *Server) prefixes(w http.ResponseWriter, r *http.Request) {
 	}
 	var names []string
 	for _, k := range s.view.workers() {
-		names = append(names, k.Name)
+		if k.State != gone {
+			names = append(names, k.Name)
+		}
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)

@@ -51,7 +51,7 @@ func TestStateDecodes(t *testing.T) {
 	if err := json.Unmarshal(call(s, "GET", "/api/v1/state").Body.Bytes(), &state); err != nil {
 		t.Fatal(err)
 	}
-	if state.Status.RequestsPerS != Known(41.27) || state.Pools[1].Reuse.Delivered != (Figure{}) || len(state.Workers) != 8 {
+	if state.Status.RequestsPerS != Known(41.27) || state.Pools[1].Reuse.Delivered != (Figure{}) || len(state.Workers) != 9 {
 		t.Errorf("state: %+v", state)
 	}
 	if len(state.Decisions) != streamDecisions {

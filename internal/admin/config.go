@@ -12,7 +12,7 @@ import (
 type Config struct {
 	// Listen is the TCP address of metrics, health, API and dashboard, as host:port; port 0 takes a free one. There is no
 	// authentication and workers can be drained from here: an address that strangers reach hands them that. Kubernetes
-	// probes need an address the kubelet reaches, such as ":9902".
+	// probes need an address the kubelet reaches, such as ":9902", and workers that register themselves one that they reach.
 	Listen string `yaml:"listen"`
 	// Pprof serves Go's profiles under /debug/pprof/. They cost nothing until asked for, but they show the command line
 	// and slow the process while a profile is taken.

@@ -9,7 +9,9 @@
 // stream is open, a single loop asks the Source once per refresh, marshals the answer once, and hands the same bytes to
 // every viewer; a viewer that is too slow skips frames instead of holding up the others.
 //
-// There is no authentication: the listener belongs on loopback or on a private network. What a web page of another
+// Workers register themselves here, if that is configured; what they may say is defined by internal/worker/register.
+//
+// There is no authentication but the token of workers that register: the listener belongs on loopback or on a private network. What a web page of another
 // origin sends is refused, the dashboard loads nothing from outside, and secrets in the configuration are blanked by key
 // name even when the Source has already done so.
 package admin

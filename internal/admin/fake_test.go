@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"attache/internal/worker/register"
 )
 
 // noon is when the fake stands still.
@@ -32,6 +34,7 @@ type fake struct {
 	asks     []Question
 	answer   *Explanation
 	refusal  error
+	takes    *taker
 }
 
 func (f *fake) Status() Status {
@@ -100,6 +103,8 @@ func (f *fake) Drain(name string, on bool) error {
 	return errors.New("gone meanwhile")
 }
 
+func (f *fake) Registrar() Registrar { return f.takes }
+
 // newFake is a small fleet at noon: two pools, workers in every state, decisions with every kind of ending.
 func newFake() *fake {
 	reuse := Reuse{Available: Known(0.71), Captured: Known(0.664), Delivered: Known(0.631)}
@@ -154,6 +159,15 @@ func newFake() *fake {
 		"health check failed 3 times: dial tcp 10.0.3.17:8000: connect: connection refused", 4*time.Minute, 0, 0, 0, 0)
 	add("gpu-h", "code", "vllm", "ready", "", 30*time.Hour, 4, 0.33, 0.57, 0.89)
 	f.workers[4].Epoch, f.workers[6].Epoch = 1, 3
+	for i := range f.workers {
+		f.workers[i].Source = "file/" + f.workers[i].Pool
+	}
+	f.workers[1].Source = register.Source
+	f.workers[1].Lease = &Lease{RegisteredAt: noon.Add(-76 * time.Hour), TTLS: Known(15), LeftS: Known(12.5), HeartbeatAgeS: Known(2.5),
+		Models: []string{"llama-3.3-70b"}, Capacity: register.Capacity{Blocks: 30_000, BlockTokens: 16}, Load: register.Load{Running: 11, KVUsage: .74}}
+	f.workers = append(f.workers, Worker{Name: "gpu-i", Pool: "code", Address: "10.0.3.19:8000", Engine: "vllm", State: "gone",
+		Cause: "its lease ended: no heartbeat for 15s", Since: noon.Add(-2 * time.Minute), Source: register.Source})
+	f.takes = &taker{known: map[string]int{}}
 	f.cache()
 
 	cost := func(worker string, cached, inFlight int, queue, prefill, decode, evict float64) Candidate {

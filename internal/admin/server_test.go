@@ -89,7 +89,7 @@ func TestPathsAndMethods(t *testing.T) {
 		{plain, "GET", "/api/v1/config", 200, "application/yaml; charset=utf-8", "listen: 0.0.0.0:9001"},
 		{plain, "GET", "/nowhere", 404, "application/json", `"/api/v1/workers/{name}/drain": "POST`},
 		{plain, "POST", "/nowhere", 404, "application/json", `"/": "dashboard"`},
-		{plain, "GET", "/api/v1/workers/gpu-a", 404, "application/json", `"error"`},
+		{plain, "GET", "/api/v1/workers/gpu-a", 405, "application/json", "use DELETE"},
 		{plain, "POST", "/", 405, "application/json", "use GET, HEAD"},
 		{plain, "POST", "/metrics", 405, "application/json", "POST is not allowed here"},
 		{plain, "DELETE", "/api/v1/config", 405, "application/json", "use GET, HEAD"},

@@ -189,7 +189,7 @@ func TestStreamOverHTTP(t *testing.T) {
 	for range 3 {
 		name, data := nextEvent(t, reader)
 		var state State
-		if err := json.Unmarshal([]byte(data), &state); err != nil || name != "state" || len(state.Workers) != 8 {
+		if err := json.Unmarshal([]byte(data), &state); err != nil || name != "state" || len(state.Workers) != 9 {
 			t.Fatalf("event %q: %v\n%.200s", name, err, data)
 		}
 	}

@@ -21,7 +21,7 @@ type Source interface {
 	Prober
 	Caches
 	Explainer
-	Drainer
+	Changer
 }
 
 // Prober says how the process is.
@@ -32,11 +32,13 @@ type Prober interface {
 	Live() error
 }
 
-// Drainer is the one thing that can be changed from here.
-type Drainer interface {
+// Changer is what can be changed from here.
+type Changer interface {
 	// Drain takes a worker out of new decisions (on) or gives it back. It is called with the name of an existing worker;
 	// the error is shown to the operator.
 	Drain(worker string, on bool) error
+	// Registrar takes in workers that register themselves.
+	Registrar() Registrar
 }
 
 // Status is the process as a whole. Rates and quantiles are those of the last minute.
@@ -121,13 +123,17 @@ type Accuracy struct {
 	Foreseen Figure `json:"foreseen"`
 }
 
+// gone is the state of workers that left.
+const gone = "gone"
+
 // Worker is one engine endpoint.
 type Worker struct {
 	Name    string `json:"name"`
 	Pool    string `json:"pool"`
 	Address string `json:"address"`
 	Engine  string `json:"engine"`
-	// State is one of "starting", "syncing", "ready", "suspect", "unhealthy", "draining".
+	// State is one of "starting", "syncing", "ready", "suspect", "unhealthy", "draining"; or "gone", for those that left within the last
+	// ten minutes.
 	State string `json:"state"`
 	// Cause says in a sentence why it is in this state; "" when there is nothing to say.
 	Cause string    `json:"cause"`
@@ -158,6 +164,10 @@ type Worker struct {
 	Trust    Figure   `json:"recommended_trust"`
 	// Overlap says how it is known what the worker holds.
 	Overlap Overlap `json:"overlap"`
+	// Source is who named it: "static/POOL", "file/POOL", "registered" ...
+	Source string `json:"source"`
+	// Lease is of workers that registered themselves; null for others.
+	Lease *Lease `json:"lease"`
 }
 
 // Decision is one routed request, why it went where it went, and how it ended.

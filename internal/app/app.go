@@ -42,15 +42,16 @@ type App struct {
 // they need is still there.
 func modules() fx.Option {
 	return fx.Options(
-		stateModule,   // what replicas share
-		workersModule, // who serves, in what state
-		tracingModule, // who is told of requests that are over
-		warmModule,    // who keeps prompts for their next request
-		routerModule,  // who should answer
-		sharingModule, // what the other replicas know
-		controlModule, // what Envoy knows
-		adminModule,   // what operators see
-		extprocModule, // what Envoy asks
+		stateModule,        // what replicas share
+		workersModule,      // who serves, in what state
+		tracingModule,      // who is told of requests that are over
+		warmModule,         // who keeps prompts for their next request
+		routerModule,       // who should answer
+		registrationModule, // who serves by their own word
+		sharingModule,      // what the other replicas know
+		controlModule,      // what Envoy knows
+		adminModule,        // what operators see
+		extprocModule,      // what Envoy asks
 	)
 }
 

@@ -96,7 +96,7 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 		workers []string
 		want    string
 	}{
-		{"no workers are known", nil, "no workers known: give --workers host:port, pools[].workers, pools[].workers_file or pools[].discovery"},
+		{"no workers are known", nil, "no workers known: give --workers host:port, pools[].workers, pools[].workers_file or pools[].discovery, or let them register"},
 		{"the only worker is down", []string{"127.0.0.1:1"}, "0 of 1 workers ready"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"attache/internal/prompt"
 	"attache/internal/router"
 	"attache/internal/worker"
+	"attache/internal/worker/register"
 	"attache/xds"
 )
 
@@ -26,6 +27,8 @@ type source struct {
 	windows  *windows
 	serving  *atomic.Bool // ext_proc takes requests
 	sharing  *sharing
+
+	registrations *register.Registrations
 }
 
 const lastMinute = time.Minute
@@ -52,6 +55,10 @@ func (s *source) Status() admin.Status {
 		}
 	}
 	st.Warnings = append(st.Warnings, admin.FeedWarnings(feeds, workers, time.Now())...)
+	if since, err := s.registrations.StoreFailure(); err != nil {
+		st.Warnings = append(st.Warnings, fmt.Sprintf("the store of registered workers cannot be reached since %s: %v; who is known is kept",
+			since.UTC().Format(time.TimeOnly+" UTC"), err))
+	}
 	for _, p := range s.router.Pools() {
 		if p.Why == string(prompt.Mismatch) {
 			st.Warnings = append(st.Warnings, fmt.Sprintf("pool %s: its engines make other tokens than its model folder says, "+
@@ -101,13 +108,16 @@ func (s *source) Pools() []admin.Pool {
 
 func (s *source) Workers() []admin.Worker {
 	workers, _ := s.workers()
-	return workers
+	return append(workers, departed(s.registry)...)
 }
 
-// workers are all workers, and the feeds that say what they hold.
+func (s *source) Registrar() admin.Registrar { return s.registrations }
+
+// workers are all workers that have not left, and the feeds that say what they hold.
 func (s *source) workers() (workers []admin.Worker, feeds []admin.Feed) {
 	feeds = s.Feeds()
 	overlaps := admin.Overlaps(feeds)
+	held, now := s.registrations.Held(), time.Now()
 	for _, w := range s.registry.Set().All() {
 		v, stats := s.ranks(w), w.Stats()
 		a := admin.Worker{
@@ -115,6 +125,7 @@ func (s *source) workers() (workers []admin.Worker, feeds []admin.Feed) {
 			Since: w.Since, Epoch: w.Epoch, InFlight: v.InFlight, QueueS: admin.Seconds(v.Backlog),
 			CachedBlocksKnown: admin.Known(v.HeldBlocks), RequestsTotal: v.Requests, FailuresTotal: v.Failures,
 			CachedShare: admin.Share(v.Delivered, v.PromptTokens), Overlap: overlaps[[2]string{w.Pool, w.Name}],
+			Source: w.Source, Lease: lease(held, w, now),
 		}
 		a.Overlap.Mode = string(v.Mode)
 		if a.CapacityLearnt = v.Learnt; v.Capacity > 0 {
@@ -126,7 +137,7 @@ func (s *source) workers() (workers []admin.Worker, feeds []admin.Feed) {
 		if v.TTFTP50 > 0 {
 			a.TTFTP50S = admin.Seconds(v.TTFTP50)
 		}
-		if !stats.At.IsZero() && stats.Err == "" {
+		if !stats.At.IsZero() && (stats.Err == "" || stats.Told) {
 			a.EngineRunning, a.EngineWaiting, a.KVUsage = admin.Known(stats.Running), admin.Known(stats.Waiting), admin.Known(stats.KVUsage)
 		}
 		workers = append(workers, a)
@@ -190,7 +201,7 @@ func (s *source) Ready() admin.Readiness {
 	workers := admin.Check{Name: "workers", State: admin.OK, Detail: fmt.Sprintf("%d of %d workers ready", ready, all)}
 	switch {
 	case all == 0:
-		workers.State, workers.Detail = admin.Failed, "no workers known: give --workers host:port, pools[].workers, pools[].workers_file or pools[].discovery"
+		workers.State, workers.Detail = admin.Failed, "no workers known: give --workers host:port, pools[].workers, pools[].workers_file or pools[].discovery, or let them register"
 	case ready == 0:
 		workers.State = admin.Failed
 	case ready < all:

@@ -43,7 +43,7 @@ type Config struct {
 	// Pools are the groups of workers, each serving one set of models. The first is the default pool: it takes requests
 	// that name no model, and is where Envoy sends everything while attache is away.
 	Pools []Pool `yaml:"pools"`
-	// Workers is how workers are watched: health checks, metrics, circuit breaking.
+	// Workers is how workers are watched: health checks, metrics, circuit breaking; and whether they may register themselves.
 	Workers worker.Config `yaml:"workers"`
 	// Router is how a worker is chosen.
 	Router router.Config `yaml:"router"`

@@ -47,7 +47,7 @@ var rungs = map[string][]string{
 	"internal/sim/virtual":      {"internal/sim", "internal/sim/trace"},
 	"internal/sim/gateway":      {"internal/sim/trace", "internal/sim/virtual", "indexer/runs", "internal/block", "scoring", "scoring/queue"},
 	"internal/sim/quality":      {"internal/sim/trace", "internal/sim/virtual", "internal/sim/gateway", "scoring", "scoring/queue"},
-	"internal/admin":            {"internal/router", "internal/worker", "indexer"},
+	"internal/admin":            {"internal/router", "internal/worker", "internal/worker/register", "indexer"},
 	"indexer":                   {"internal/block"},
 	"indexer/runs":              {"internal/block"},
 	"indexer/pages":             {"internal/block"},
@@ -72,6 +72,10 @@ var rungs = map[string][]string{
 	"internal/wholefile":                   {},
 	"internal/worker/discovery/dns":        {"internal/worker"},
 	"internal/worker/discovery/kubernetes": {"internal/worker"},
+
+	// Workers that register themselves, and what makes them do it.
+	"internal/worker/register": {"internal/worker"},
+	"internal/join":            {"internal/worker", "internal/worker/register"},
 }
 
 var everybody = []string{"internal/field", "internal/slot"}

@@ -1,10 +1,7 @@
 package warm
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"attache/internal/field"
@@ -53,21 +50,8 @@ func (c Config) Validate() error {
 	check.Check(c.Concurrency >= 1 && c.Concurrency <= 256, "concurrency", c.Concurrency, "must be 1 to 256 requests")
 	check.Check(c.Timeout >= 100*time.Millisecond && c.Timeout <= 10*time.Minute, "timeout", c.Timeout, "must be 100ms to 10m")
 	if c.APIKeyFile != "" {
-		_, err := readKey(c.APIKeyFile)
+		_, err := field.ReadKey(c.APIKeyFile)
 		check.Check(err == nil, "api_key_file", c.APIKeyFile, fmt.Sprint(err))
 	}
 	return check.Err()
-}
-
-// readKey reads the one line of a key file. Errors never show what the file holds.
-func readKey(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", errors.New("must be a file that can be read")
-	}
-	key := strings.TrimSpace(string(text))
-	if key == "" || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return "", errors.New("must hold one key of printable characters without spaces")
-	}
-	return key, nil
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"attache/internal/field"
 	"attache/internal/router"
 	"attache/internal/worker"
 )
@@ -67,7 +68,7 @@ func New(p Params) (*Keeper, error) {
 	k := &Keeper{cfg: p.Config, rankHeader: p.RankHeader, workers: p.Workers, now: p.Now, log: p.Log, plan: newSchedule(p.Config), hurry: make(chan struct{}, 1)}
 	if p.Config.APIKeyFile != "" {
 		var err error
-		if k.key, err = readKey(p.Config.APIKeyFile); err != nil {
+		if k.key, err = field.ReadKey(p.Config.APIKeyFile); err != nil {
 			return nil, fmt.Errorf("warm.api_key_file: %s: %w", p.Config.APIKeyFile, err)
 		}
 	}

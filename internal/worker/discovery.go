@@ -35,8 +35,8 @@ func ParseAddress(s string) (host string, port uint16, err error) {
 // resolveTimeout bounds the look-up of one host name.
 const resolveTimeout = 2 * time.Second
 
-// resolve turns "host:port" into an address. A name that has several addresses stands for the first.
-func resolve(s string) (netip.AddrPort, error) {
+// Resolve turns "host:port" into an address. A name that has several addresses stands for the first.
+func Resolve(s string) (netip.AddrPort, error) {
 	host, port, err := ParseAddress(s)
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("%q: %w", s, err)
@@ -57,7 +57,7 @@ func resolve(s string) (netip.AddrPort, error) {
 func Static(pool string, engine Engine, addresses []string) ([]Spec, error) {
 	var specs []Spec
 	for _, a := range addresses {
-		addr, err := resolve(a)
+		addr, err := Resolve(a)
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +152,7 @@ func parseFile(text []byte, pool string, engine Engine) ([]Spec, error) {
 	}
 	var specs []Spec
 	add := func(s Spec) error {
-		addr, err := resolve(s.Address)
+		addr, err := Resolve(s.Address)
 		if err != nil {
 			return err
 		}

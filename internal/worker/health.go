@@ -14,9 +14,9 @@ import (
 
 // checkHealth asks one worker for its health until ctx ends: at once, then at intervals, and whenever a request met a
 // failure.
-func (r *Registry) checkHealth(ctx context.Context, spec Spec, probe <-chan struct{}) {
+func (r *Registry) checkHealth(ctx context.Context, spec Spec, probe <-chan struct{}, proven *proof) {
 	for {
-		h := r.askHealth(ctx, spec)
+		h := r.askCanary(ctx, spec, r.askHealth(ctx, spec), proven)
 		if ctx.Err() != nil {
 			return
 		}

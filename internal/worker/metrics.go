@@ -7,6 +7,8 @@ type metrics struct {
 	states   *prometheus.GaugeVec   // 1 for the state a worker is in
 	checks   *prometheus.CounterVec // health checks by result
 	readings *prometheus.CounterVec // metrics readings by result
+	canaries *prometheus.CounterVec // tokens asked for by result
+	flaps    *prometheus.CounterVec // workers held back because they flapped
 	changes  prometheus.Counter
 	badFiles prometheus.Counter
 
@@ -26,6 +28,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Health checks of workers, by result."}, []string{"result"}),
 		readings: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "attache_worker_metrics_readings_total",
 			Help: "Readings of engines' metrics, by result."}, []string{"result"}),
+		canaries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "attache_worker_canaries_total",
+			Help: "Tokens that idle workers were asked for to see whether they generate, by result."}, []string{"result"}),
+		flaps: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "attache_worker_flaps_total",
+			Help: "Times that a worker was held back because it came and went."}, []string{"pool"}),
 		changes: prometheus.NewCounter(prometheus.CounterOpts{Name: "attache_worker_sets_total",
 			Help: "Worker sets published: each is a change of who serves or how."}),
 		badFiles: prometheus.NewCounter(prometheus.CounterOpts{Name: "attache_worker_bad_files_total",
@@ -37,9 +43,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	for _, result := range []string{"ok", "failed"} {
 		m.checks.WithLabelValues(result)
+		m.canaries.WithLabelValues(result)
 		m.readings.WithLabelValues(result)
 	}
-	reg.MustRegister(m.states, m.checks, m.readings, m.changes, m.badFiles, m.sourceWorkers, m.sourceErrors)
+	reg.MustRegister(m.states, m.checks, m.readings, m.canaries, m.flaps, m.changes, m.badFiles, m.sourceWorkers, m.sourceErrors)
 	return m
 }
 

@@ -50,13 +50,13 @@ func (r *Registry) readServed(ctx context.Context, spec Spec, engine Engine) (*S
 	if err != nil {
 		return nil, err
 	}
-	served, err := parseModels(text)
+	served, err := ParseModels(text)
 	if err != nil || served.MaxTokens > 0 || engine != SGLang {
 		return served, err
 	}
 	for _, path := range []string{"/server_info", "/get_server_info"} {
 		if text, err := r.ask(ctx, spec, path); err == nil {
-			served.MaxTokens = parseServerInfo(text)
+			served.MaxTokens = ParseServerInfo(text)
 			break
 		}
 	}
@@ -80,9 +80,9 @@ func (r *Registry) ask(ctx context.Context, spec Spec, path string) ([]byte, err
 	return io.ReadAll(io.LimitReader(resp.Body, maxModels))
 }
 
-// parseModels reads a list of models in OpenAI's form, with the "parent" that vLLM and SGLang give to adapters, and the
+// ParseModels reads a list of models in OpenAI's form, with the "parent" that vLLM and SGLang give to adapters, and the
 // "max_model_len" that they give to all. Where models differ in it the longest counts: a worker that could serve is not excluded.
-func parseModels(text []byte) (*Served, error) {
+func ParseModels(text []byte) (*Served, error) {
 	var list struct {
 		Data []struct {
 			ID          string  `json:"id"`
@@ -112,8 +112,8 @@ func parseModels(text []byte) (*Served, error) {
 	return served, nil
 }
 
-// parseServerInfo reads how long a request may be from SGLang's server information; 0 when it does not say.
-func parseServerInfo(text []byte) int {
+// ParseServerInfo reads how long a request may be from SGLang's server information; 0 when it does not say.
+func ParseServerInfo(text []byte) int {
 	var info struct {
 		ContextLength *int `json:"context_length"`
 	}

@@ -17,7 +17,7 @@ func TestParseModels(t *testing.T) {
 		{"no models", `{"data":[]}`, "[] [] 0", ""},
 		{"no list", `[]`, "", "GET /v1/models"},
 	} {
-		served, err := parseModels([]byte(c.text))
+		served, err := ParseModels([]byte(c.text))
 		got := ""
 		if err == nil {
 			got = fmt.Sprint(served.Names, served.Adapters, served.MaxTokens)
@@ -32,7 +32,7 @@ func TestParseServerInfo(t *testing.T) {
 	for text, want := range map[string]int{
 		`{"context_length":32768,"page_size":16}`: 32768, `{"context_length":null}`: 0, `{}`: 0, `{"context_length":-1}`: 0, `nonsense`: 0,
 	} {
-		if got := parseServerInfo([]byte(text)); got != want {
+		if got := ParseServerInfo([]byte(text)); got != want {
 			t.Errorf("%s: %d, want %d", text, got, want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestServedHas(t *testing.T) {
 func FuzzParseModels(f *testing.F) {
 	f.Add([]byte(`{"data":[{"id":"m","parent":"b","max_model_len":10}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		served, err := parseModels(text)
+		served, err := ParseModels(text)
 		if err == nil && (slices.Contains(served.Names, "") || slices.Contains(served.Adapters, "") || served.MaxTokens < 0) {
 			t.Errorf("a name that is empty, or no length: %+v", served)
 		}

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// parseMetrics reads what matters of a page in Prometheus' text format, by the exact names of vLLM, SGLang and
+// ParseMetrics reads what matters of a page in Prometheus' text format, by the exact names of vLLM, SGLang and
 // TensorRT-LLM (names as their sources define them; the alternatives that llm-d's documentation uses are read too). Ranks
 // of one worker are added up. A page without any known name is an error: then nothing is known of the worker's load.
-func parseMetrics(page []byte) (Stats, error) {
+func ParseMetrics(page []byte) (Stats, error) {
 	var s Stats
 	usages, infoBlocks := 0, 0
 	for len(page) > 0 {

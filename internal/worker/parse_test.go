@@ -179,7 +179,7 @@ vllm:cache_config_info{block_size="16.0",num_gpu_blocks="512.0"} 1.0
 vllm:cache_config_info{block_size="16",num_gpu_blocks="-1"} 1.0
 `, Stats{Running: 1, BlockTokens: 16, Engine: VLLM}, ""},
 	} {
-		got, err := parseMetrics([]byte(c.page))
+		got, err := ParseMetrics([]byte(c.page))
 		if got != c.want {
 			t.Errorf("%s:\n%+v, want\n%+v", c.name, got, c.want)
 		}
@@ -204,7 +204,7 @@ func FuzzParseMetrics(f *testing.F) {
 		f.Add([]byte(page))
 	}
 	f.Fuzz(func(t *testing.T, page []byte) {
-		s, err := parseMetrics(page)
+		s, err := ParseMetrics(page)
 		if err != nil {
 			return
 		}
@@ -222,7 +222,7 @@ func BenchmarkParseMetrics(b *testing.B) {
 	b.SetBytes(int64(len(page)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := parseMetrics(page); err != nil {
+		if _, err := ParseMetrics(page); err != nil {
 			b.Fatal(err)
 		}
 	}

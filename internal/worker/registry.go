@@ -36,6 +36,8 @@ type Registry struct {
 	observers []func(*Set)
 	gateOn    bool
 	known     map[netip.AddrPort]struct{}
+	farewells map[netip.AddrPort]string // why workers will be gone
+	departed  []Departed                // oldest first
 	inFlight  func(slot.Slot) int
 	watch     func(*entry) // starts looking after a worker; nil before Run
 }
@@ -44,13 +46,17 @@ type Registry struct {
 type entry struct {
 	facts
 
-	spec  Spec
-	slots []slot.Slot // one for each data-parallel rank
-	live  *atomic.Pointer[Stats]
-	names *atomic.Pointer[Served]
-	now   *Worker       // as it was published last
-	stop  func()        // ends looking after it
-	probe chan struct{} // asks for a check at once
+	spec    Spec
+	slots   []slot.Slot // one for each data-parallel rank
+	live    *atomic.Pointer[Stats]
+	told    *atomic.Pointer[Stats] // by itself
+	names   *atomic.Pointer[Served]
+	proven  *proof
+	flap    flap
+	verdict verdict
+	now     *Worker       // as it was published last
+	stop    func()        // ends looking after it
+	probe   chan struct{} // asks for a check at once
 }
 
 // New makes an empty registry.
@@ -59,7 +65,7 @@ func New(cfg Config, log *slog.Logger, reg prometheus.Registerer) (*Registry, er
 		return nil, err
 	}
 	r := &Registry{
-		cfg: cfg, log: log, metrics: newMetrics(reg), entries: map[netip.AddrPort]*entry{},
+		cfg: cfg, log: log, metrics: newMetrics(reg), entries: map[netip.AddrPort]*entry{}, farewells: map[netip.AddrPort]string{},
 		client: &http.Client{
 			Transport: &http.Transport{
 				DialContext:         (&net.Dialer{Timeout: cfg.Health.Timeout}).DialContext,
@@ -104,16 +110,22 @@ func (r *Registry) Apply(source string, specs []Spec) {
 	for addr, e := range r.entries {
 		if spec, still := wanted[addr]; !still || spec.Pool != e.spec.Pool {
 			r.removeLocked(addr, e, now)
+			if !still {
+				r.departLocked(e.spec, now)
+			}
 		}
 	}
+	clear(r.farewells)
 	for _, addr := range inOrder {
 		e := r.entries[addr]
 		if e == nil {
-			e = &entry{slots: []slot.Slot{r.slots.take(now)}, live: new(atomic.Pointer[Stats]), names: new(atomic.Pointer[Served]), probe: make(chan struct{}, 1)}
+			e = &entry{slots: []slot.Slot{r.slots.take(now)}, live: new(atomic.Pointer[Stats]), told: new(atomic.Pointer[Stats]),
+				names: new(atomic.Pointer[Served]), proven: new(proof), probe: make(chan struct{}, 1)}
 			r.entries[addr] = e
 		}
 		e.spec, e.drain = wanted[addr], wanted[addr].Drain
 	}
+	r.forgetDepartedLocked(now)
 	r.publishLocked(now)
 	for _, addr := range inOrder {
 		r.startLocked(r.entries[addr])
@@ -146,6 +158,9 @@ func (r *Registry) Report(s slot.Slot, o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.entries[w.Addr]
+	if e != nil && o.OK && r.cfg.Health.Canary.Interval > 0 {
+		e.proven.now()
+	}
 	if e == nil || o.OK && e.circuit == (circuit{}) {
 		return // the usual news changes nothing
 	}
@@ -168,11 +183,11 @@ func (e *entry) ask() {
 	}
 }
 
-// Drain takes a worker out of new decisions, or gives it back. The error says that there is no such worker.
+// Drain takes a worker out of new decisions, or gives it back, also if it was held back for flapping. The error says that there is no such worker.
 func (r *Registry) Drain(name string, on bool) error {
 	for _, w := range r.Set().All() {
 		if w.Name == name {
-			r.change(w.Addr, func(e *entry, _ time.Time) { e.drainByHand = on })
+			r.change(w.Addr, func(e *entry, _ time.Time) { e.drainByHand, e.flap = on, flap{} })
 			return nil
 		}
 	}
@@ -217,8 +232,15 @@ func (r *Registry) publishLocked(now time.Time) {
 	for addr, e := range r.entries {
 		_, known := r.known[addr]
 		r.rankLocked(e, now)
-		state, cause := e.state(gate{on: r.gateOn, known: known, timeout: r.cfg.AckTimeout}, now)
-		before := e.now
+		e.verdict.state, e.verdict.cause = e.state(gate{on: r.gateOn, known: known, timeout: r.cfg.AckTimeout}, now)
+		if e.flap.see(e.verdict.state, r.cfg.Flap, now) {
+			r.metrics.flaps.WithLabelValues(e.spec.Pool).Inc()
+			r.log.Warn("worker held back", "worker", e.spec.Name, "pool", e.spec.Pool, "cause", e.flap.cause(r.cfg.Flap))
+		}
+	}
+	r.holdBackLocked(now)
+	for addr, e := range r.entries {
+		state, cause, before := e.verdict.state, e.verdict.cause, e.now
 		if before == nil || before.State != state || before.Cause != cause || before.Epoch != e.epoch || !sameSpec(&before.Spec, &e.spec) ||
 			len(before.slots) != len(e.slots) {
 			traits, _ := ParseTraits(e.spec.Labels) // files with bad ones were refused
@@ -245,7 +267,7 @@ func (r *Registry) publishLocked(now time.Time) {
 }
 
 func sameSpec(a, b *Spec) bool {
-	return a.Name == b.Name && a.Pool == b.Pool && a.Engine == b.Engine && a.Drain == b.Drain && a.Events == b.Events &&
+	return a.Name == b.Name && a.Pool == b.Pool && a.Engine == b.Engine && a.Drain == b.Drain && a.Events == b.Events && a.Source == b.Source &&
 		maps.Equal(a.Labels, b.Labels)
 }
 
@@ -285,9 +307,9 @@ func (r *Registry) Run(ctx context.Context) error {
 	r.watch = func(e *entry) {
 		mine, stop := context.WithCancel(ctx)
 		e.stop = stop
-		spec, live, names := e.spec, e.live, e.names
-		running.Go(func() { r.checkHealth(mine, spec, e.probe) })
-		running.Go(func() { r.readMetrics(mine, spec, e.slots[0], live, names) })
+		spec, live, told, names := e.spec, e.live, e.told, e.names
+		running.Go(func() { r.checkHealth(mine, spec, e.probe, e.proven) })
+		running.Go(func() { r.readMetrics(mine, spec, e.slots[0], live, told, names) })
 	}
 	for _, e := range r.entries {
 		r.startLocked(e)
@@ -299,6 +321,7 @@ func (r *Registry) Run(ctx context.Context) error {
 		select {
 		case <-ticker.C:
 			r.mu.Lock()
+			r.forgetDepartedLocked(time.Now())
 			r.publishLocked(time.Now())
 			r.mu.Unlock()
 		case <-ctx.Done():

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,7 @@ const look = 250 * time.Millisecond
 
 // readMetrics reads one engine's metrics until ctx ends: often while it has requests, seldom while it has none. A failed
 // reading is shown and counted; it does not make a worker unhealthy, because not every engine has metrics.
-func (r *Registry) readMetrics(ctx context.Context, spec Spec, s slot.Slot, live *atomic.Pointer[Stats],
+func (r *Registry) readMetrics(ctx context.Context, spec Spec, s slot.Slot, live, told *atomic.Pointer[Stats],
 	served *atomic.Pointer[Served]) {
 	page := make([]byte, 0, 64<<10)
 	var asked time.Time
@@ -30,7 +31,7 @@ func (r *Registry) readMetrics(ctx context.Context, spec Spec, s slot.Slot, live
 		var stats Stats
 		var err error
 		if page, err = r.page(ctx, spec, page[:0]); err == nil {
-			stats, err = parseMetrics(page)
+			stats, err = ParseMetrics(page)
 		}
 		if ctx.Err() != nil {
 			return
@@ -39,6 +40,7 @@ func (r *Registry) readMetrics(ctx context.Context, spec Spec, s slot.Slot, live
 			if before := live.Load(); before != nil {
 				stats = *before
 			}
+			stats.believe(told.Load())
 			stats.Err = err.Error()
 		} else {
 			stats.At = time.Now()
@@ -57,6 +59,28 @@ func (r *Registry) readMetrics(ctx context.Context, spec Spec, s slot.Slot, live
 		}
 		r.rest(ctx, s, &stats)
 	}
+}
+
+// toldAge is how long figures count that a worker told by itself; they come with its heartbeats.
+const toldAge = 30 * time.Second
+
+// Tell takes in figures that a worker told by itself. They count while its metrics cannot be read.
+func (r *Registry) Tell(addr netip.AddrPort, stats Stats) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.entries[addr]; e != nil {
+		stats.At = time.Now()
+		e.told.Store(&stats)
+	}
+}
+
+// believe puts what the worker told by itself in place of what could not be read. Nil: it told nothing.
+func (s *Stats) believe(told *Stats) {
+	if s.Told = told != nil && time.Since(told.At) < toldAge; !s.Told {
+		return
+	}
+	s.At, s.Running, s.Waiting, s.KVUsage = told.At, told.Running, told.Waiting, told.KVUsage
+	s.Blocks, s.BlockTokens = cmp.Or(told.Blocks, s.Blocks), cmp.Or(told.BlockTokens, s.BlockTokens)
 }
 
 // rest waits until the next reading is due.

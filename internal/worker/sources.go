@@ -156,6 +156,7 @@ func (s sources) merged() (map[netip.AddrPort]Spec, []netip.AddrPort) {
 				above.fill(&spec)
 				spec = above
 			} else {
+				spec.Source = e.name
 				order = append(order, spec.Addr)
 			}
 			all[spec.Addr] = spec

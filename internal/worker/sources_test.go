@@ -74,6 +74,7 @@ func TestMerging(t *testing.T) {
 				s.open(name).specs = []Spec{spec}
 			}
 			all, order := s.merged()
+			c.want.Source = s[0].name
 			if diff := cmp.Diff(c.want, all[addr0], cmpopts.EquateComparable(netip.AddrPort{})); diff != "" || len(order) != 1 {
 				t.Errorf("%s: %d addresses; (-want +got)\n%s", c.name, len(order), diff)
 			}
@@ -122,6 +123,7 @@ func TestMergingAgainstTheRuleInPlainWords(t *testing.T) {
 			for _, name := range names {
 				for _, spec := range lists[name] {
 					if spec.Addr == addr && (len(said) == 0 || spec.Pool == said[0].Pool) {
+						spec.Source = name
 						said = append(said, spec)
 					}
 				}

@@ -18,14 +18,16 @@ import (
 // State is what may be done with a worker. Only a ready one is chosen.
 type State string
 
-// The states. The first that applies holds, from draining down to ready.
+// The states. The first that applies holds, from draining down to ready. Other gateways say "joining" for starting and syncing, and
+// "active" for ready. Gone is of those only that left (Departed); no worker of a Set has it.
 const (
 	Draining  State = "draining"  // told to take nothing new; what runs finishes
 	Starting  State = "starting"  // its health was never answered
 	Unhealthy State = "unhealthy" // its health check fails
-	Suspect   State = "suspect"   // requests failed on it; it is tried again after a pause
+	Suspect   State = "suspect"   // requests failed on it, or it comes and goes; it is tried again after a pause
 	Syncing   State = "syncing"   // healthy, but not every connected Envoy has acknowledged its address
 	Ready     State = "ready"
+	Gone      State = "gone" // it left, or its lease ended
 )
 
 // Engine is what a worker runs.
@@ -52,6 +54,7 @@ type Spec struct {
 	Drain   bool
 	Labels  map[string]string
 	Events  EventSource
+	Source  string // of discovery that named it; set by Registry.Apply
 }
 
 // EventSource is where a worker publishes its KV events, in place of what its pool says. The zero value says nothing.
@@ -177,6 +180,7 @@ type Stats struct {
 	Engine           Engine  // as its metrics show
 	ProcessStart     float64 // Unix time; 0 not known
 	Err              string  // why the last reading failed; the figures are then those of the one before
+	Told             bool    // since that failed, load and cache are as the worker told by itself
 }
 
 // Set is who serves, at one moment. It is immutable and safe for concurrent use.

@@ -79,8 +79,8 @@ function tiles() {
     p99(seconds(s.ttft_p99_s), '1 in 100 is slower');
     const { available, delivered } = s.cached_share;
     cached(percent(delivered), known(available) ? `of ${join(percent(available))} on offer` : '');
-    const n = workers.filter((w) => w.state === 'ready').length;
-    ready([`${n}`, `of ${workers.length}`], n === workers.length ? '' : `${workers.length - n} not ready`);
+    const n = workers.filter((w) => w.state === 'ready').length, all = workers.filter((w) => w.state !== 'gone').length;
+    ready([`${n}`, `of ${all}`], n === all ? '' : `${all - n} not ready`);
   };
 }
 

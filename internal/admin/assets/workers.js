@@ -8,7 +8,7 @@ const cell = (cls, ...kids) => h('td', { class: cls }, ...kids);
 // States: a mark for the eye, the word, and how bad it is.
 const states = {
   ready: ['●', 'ok'], starting: ['○', 'idle'], syncing: ['◐', 'idle'], draining: ['◇', 'idle'],
-  suspect: ['▲', 'degraded'], unhealthy: ['■', 'failed'],
+  suspect: ['▲', 'degraded'], unhealthy: ['■', 'failed'], gone: ['✕', 'idle'],
 };
 
 // How a worker's overlap is known, as long as its feed of events is live or there is none; and the feed when it is not.
@@ -83,7 +83,7 @@ function worker() {
       set(node, { 'data-level': level });
       text(name, w.name);
       text(where, [w.address, w.engine, w.pool].filter(Boolean).join(' · '));
-      set(where, { title: `${where.textContent}, epoch ${w.epoch}` });
+      set(where, { title: `${where.textContent}, epoch ${w.epoch}, named by ${w.source}` });
       text(mark, sign);
       text(word, w.state);
       text(age, since(w.since, w.at) === unknown ? '' : `for ${since(w.since, w.at)}`);
@@ -107,6 +107,7 @@ function worker() {
       text(requests, join(count(w.requests_total)));
       text(failures, w.failures_total ? `${join(count(w.failures_total))} failed` : '');
       text(button, w.state === 'draining' ? 'Give back' : 'Drain');
+      button.hidden = w.state === 'gone';
       set(button, { 'aria-label': `${button.textContent} ${w.name}` });
     },
   };

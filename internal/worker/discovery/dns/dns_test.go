@@ -166,7 +166,7 @@ func TestWhatAWorkerIs(t *testing.T) {
 	n.follow(t.Context())
 	specs = n.specs()
 	if got := fmt.Sprintf("%+v", specs); got != "[{Name:e:8000#fd00::1 Pool:p Address:[fd00::1]:8000 Addr:[fd00::1]:8000 Engine:sglang Drain:false "+
-		"Labels:map[zone:a] Events:{Off:false Endpoint: Replay: Topic: Ranks:0 FirstRank:0}}]" {
+		"Labels:map[zone:a] Events:{Off:false Endpoint: Replay: Topic: Ranks:0 FirstRank:0} Source:}]" {
 		t.Error(got)
 	}
 }
