@@ -15,7 +15,7 @@ import (
 func TestReconfigureKeepsPredictions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, c := newScorer(t, DefaultConfig())
-		slow := rapid.Float64Range(.2, 5).Draw(t, "true speed factor")
+		slow := rapid.Float64Range(.25, 4).Draw(t, "true speed factor")
 		factor := rapid.SampledFrom([]float64{.5, 1, 2}).Draw(t, "the new model takes so many times as long")
 		var running []*Booking
 		_, first := pick(s, ask(1000), candidates(3))

@@ -64,13 +64,7 @@ func TestReconfigure(t *testing.T) {
 
 // waitingIn are those that wait, in the order of arrival.
 func waitingIn(q *Queue[int]) (all []*Entry[int]) {
-	for _, c := range q.classes {
-		for _, l := range c.lanes {
-			for _, waiting := range l.lines {
-				all = append(all, waiting.entries...)
-			}
-		}
-	}
+	q.Each(func(e *Entry[int]) { all = append(all, e) })
 	slices.SortFunc(all, func(a, b *Entry[int]) int { return int(a.number) - int(b.number) })
 	return all
 }
