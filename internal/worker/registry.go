@@ -21,7 +21,7 @@ import (
 // Registry is the only writer of who serves. Its methods are safe for concurrent use and take effect at once, also
 // before Run; Run is what looks after the workers: health checks, metrics, and what follows from time alone.
 type Registry struct {
-	cfg     Config
+	cfg     atomic.Pointer[Config]
 	log     *slog.Logger
 	metrics *metrics
 	client  *http.Client
@@ -60,15 +60,18 @@ func New(cfg Config, log *slog.Logger, reg prometheus.Registerer) (*Registry, er
 		return nil, err
 	}
 	r := &Registry{
-		cfg: cfg, log: log, metrics: newMetrics(reg), sources: map[string][]Spec{}, entries: map[netip.AddrPort]*entry{},
-		client: &http.Client{
-			Transport: &http.Transport{
-				DialContext:         (&net.Dialer{Timeout: cfg.Health.Timeout}).DialContext,
-				MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, DisableCompression: true,
-			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		log: log, metrics: newMetrics(reg), sources: map[string][]Spec{}, entries: map[netip.AddrPort]*entry{},
 	}
+	r.client = &http.Client{
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return (&net.Dialer{Timeout: r.cfg.Load().Health.Timeout}).DialContext(ctx, network, addr)
+			},
+			MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, DisableCompression: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	r.cfg.Store(&cfg)
 	r.set.Store(NewSet())
 	return r, nil
 }
@@ -91,15 +94,42 @@ func (r *Registry) CountInFlight(f func(slot.Slot) int) {
 	r.inFlight = f
 }
 
-// Apply takes in the complete list of one source of discovery; what the source named before and names no longer is gone.
-// A worker that two sources name belongs to the one that named it first.
-func (r *Registry) Apply(source string, specs []Spec) {
+// Reconfigure watches workers by another configuration from now on: every one is checked at once, and what was counted of its failures
+// stays. The error names what Validate refuses; then nothing changes.
+func (r *Registry) Reconfigure(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	r.cfg.Store(&cfg)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, again := r.sources[source]; !again {
-		r.order = append(r.order, source)
+	for _, e := range r.entries {
+		e.ask() // else a pause that was long would be waited for
 	}
-	r.sources[source] = specs
+	r.publishLocked(time.Now())
+	return nil
+}
+
+// List is the complete list of one source of discovery.
+type List struct {
+	Source string
+	Specs  []Spec
+}
+
+// Apply takes in the complete list of one source of discovery; what the source named before and names no longer is gone.
+// A worker that two sources name belongs to the one that named it first.
+func (r *Registry) Apply(source string, specs []Spec) { r.ApplyAll(List{source, specs}) }
+
+// ApplyAll is Apply for several sources at once: a worker that moves from one to another stays who it is.
+func (r *Registry) ApplyAll(lists ...List) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range lists {
+		if _, again := r.sources[l.Source]; !again {
+			r.order = append(r.order, l.Source)
+		}
+		r.sources[l.Source] = l.Specs
+	}
 	wanted := map[netip.AddrPort]Spec{}
 	var inOrder []netip.AddrPort
 	for _, name := range r.order {
@@ -121,6 +151,10 @@ func (r *Registry) Apply(source string, specs []Spec) {
 		if e == nil {
 			e = &entry{slots: []slot.Slot{r.slots.take(now)}, live: new(atomic.Pointer[Stats]), names: new(atomic.Pointer[Served]), probe: make(chan struct{}, 1)}
 			r.entries[addr] = e
+		}
+		if e.stop != nil && e.spec.Engine != wanted[addr].Engine { // it is looked after in another way
+			e.stop()
+			e.stop = nil
 		}
 		e.spec, e.drain = wanted[addr], wanted[addr].Drain
 	}
@@ -160,7 +194,7 @@ func (r *Registry) Report(s slot.Slot, o Outcome) {
 		return // the usual news changes nothing
 	}
 	now := time.Now()
-	e.circuit.report(o, r.cfg.Circuit, now)
+	e.circuit.report(o, r.cfg.Load().Circuit, now)
 	if !o.OK {
 		e.ask()
 	}
@@ -227,7 +261,7 @@ func (r *Registry) publishLocked(now time.Time) {
 	for addr, e := range r.entries {
 		_, known := r.known[addr]
 		r.rankLocked(e, now)
-		state, cause := e.state(gate{on: r.gateOn, known: known, timeout: r.cfg.AckTimeout}, now)
+		state, cause := e.state(gate{on: r.gateOn, known: known, timeout: r.cfg.Load().AckTimeout}, now)
 		before := e.now
 		if before == nil || before.State != state || before.Cause != cause || before.Epoch != e.epoch || !sameSpec(&before.Spec, &e.spec) ||
 			len(before.slots) != len(e.slots) {

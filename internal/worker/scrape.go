@@ -61,18 +61,20 @@ func (r *Registry) readMetrics(ctx context.Context, spec Spec, s slot.Slot, live
 
 // rest waits until the next reading is due.
 func (r *Registry) rest(ctx context.Context, s slot.Slot, stats *Stats) {
-	due := time.Now().Add(r.cfg.Metrics.Idle)
 	busy := func() bool {
 		r.mu.Lock()
 		count := r.inFlight
 		r.mu.Unlock()
 		return stats.Err == "" && (stats.Running+stats.Waiting > 0 || count != nil && count(s) > 0)
 	}
-	step := min(look, r.cfg.Metrics.Busy)
-	for waited := time.Duration(0); time.Now().Before(due); waited += step {
-		if waited >= r.cfg.Metrics.Busy && busy() {
+	began := time.Now()
+	for waited := time.Duration(0); ; {
+		cfg := &r.cfg.Load().Metrics // which may change meanwhile
+		if time.Since(began) >= cfg.Idle || waited >= cfg.Busy && busy() {
 			return
 		}
+		step := min(look, cfg.Busy)
+		waited += step
 		select {
 		case <-time.After(step):
 		case <-ctx.Done():
@@ -82,7 +84,7 @@ func (r *Registry) rest(ctx context.Context, s slot.Slot, stats *Stats) {
 }
 
 func (r *Registry) page(ctx context.Context, spec Spec, into []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Metrics.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Load().Metrics.Timeout)
 	defer cancel()
 	path := "/metrics"
 	if spec.Engine == TRTLLM {

@@ -1,0 +1,153 @@
+// Package watch follows a file that others change.
+//
+// Its folder is watched, not the file: editors and Kubernetes replace files instead of writing them, a ConfigMap by swapping a symlink
+// beside it. It is also read every few seconds without being told, because folders can be replaced as a whole, symlinks can lead
+// elsewhere, and network file systems tell nothing.
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// File is a watched file. Make one with Open, then Run it once, or Close it.
+type File struct {
+	p       Params
+	watcher *fsnotify.Watcher
+	again   chan struct{} // read it whether it has changed or not; capacity 1
+	last    string        // text that was taken
+	mistake string        // that was told last; "" when the file was good
+}
+
+// Params are what a File needs. Take and Told are called by one goroutine at a time: by Open's caller, then by Run.
+type Params struct {
+	Path string
+	// Most is how many bytes are read; a file that is longer comes with one byte more than that.
+	Most int64
+	// Text is what was read of it before, and is known therefore; nil: Open reads it, and fails unless Take takes it.
+	Text []byte
+	// Take is given the text when it has changed. The error says what is wrong with it; then it is given again later, in case
+	// that has changed.
+	Take func(text []byte) error
+	// Told is told of a mistake, once however often it is met, and of nil when the file is good again.
+	Told func(error)
+	Log  *slog.Logger
+}
+
+// Open begins to watch a file.
+func Open(p Params) (*File, error) {
+	f := &File{p: p, again: make(chan struct{}, 1), last: string(p.Text)}
+	var err error
+	if f.watcher, err = fsnotify.NewWatcher(); err != nil {
+		return nil, fmt.Errorf("watching %s: %w", p.Path, err)
+	}
+	if p.Text == nil {
+		if err := f.read(true); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	if err := f.watcher.Add(filepath.Dir(p.Path)); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("watching %s: %w", filepath.Dir(p.Path), err)
+	}
+	return f, nil
+}
+
+// Close ends watching a file that does not Run.
+func (f *File) Close() { _ = f.watcher.Close() }
+
+// Again has Run read the file and give it to Take, whether it has changed or not. It returns at once.
+func (f *File) Again() {
+	select {
+	case f.again <- struct{}{}:
+	default:
+	}
+}
+
+// Settle is how long a change may take to be complete.
+const Settle = 50 * time.Millisecond
+
+// every is how often the file is read without being told of a change.
+const every = 5 * time.Second
+
+// Run follows the file until ctx ends. It returns early, with an error, when the file cannot be watched any more.
+func (f *File) Run(ctx context.Context) error {
+	defer f.Close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	waiting := true // for the timer; more events do not put it off
+	for {
+		select {
+		case _, open := <-f.watcher.Events:
+			if !open {
+				return errors.New("the file watcher ended")
+			}
+			if !waiting {
+				waiting = true
+				timer.Reset(Settle)
+			}
+		case err := <-f.watcher.Errors:
+			f.p.Log.Warn("watching a file", "file", f.p.Path, "error", err)
+		case <-timer.C:
+			waiting = false
+			f.follow(false)
+		case <-f.again:
+			f.follow(true)
+		case <-ticker.C:
+			_ = f.watcher.Add(filepath.Dir(f.p.Path)) // again, should it be another folder by now
+			f.follow(false)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// follow reads the file and tells of a mistake once, however often it is read, unless somebody asked for that.
+func (f *File) follow(always bool) {
+	err := f.read(always)
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if f.p.Told != nil && (text != f.mistake || always && err != nil) {
+		f.p.Told(err)
+	}
+	f.mistake = text
+}
+
+// read takes the file in if it has changed.
+func (f *File) read(always bool) error {
+	text, err := Read(f.p.Path, f.p.Most)
+	if err != nil {
+		return err
+	}
+	if string(text) == f.last && !always {
+		return nil
+	}
+	if err := f.p.Take(text); err != nil {
+		return err
+	}
+	f.last = string(text)
+	return nil
+}
+
+// Read reads a file, and at most one byte more of it than is allowed.
+func Read(path string, most int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	return io.ReadAll(io.LimitReader(file, most+1))
+}
