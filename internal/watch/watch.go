@@ -8,7 +8,6 @@ package watch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -21,7 +20,7 @@ import (
 // File is a watched file. Make one with Open, then Run it once, or Close it.
 type File struct {
 	p       Params
-	watcher *fsnotify.Watcher
+	watcher *fsnotify.Watcher // nil: the system tells of no changes
 	again   chan struct{} // read it whether it has changed or not; capacity 1
 	last    string        // text that was taken
 	mistake string        // that was told last; "" when the file was good
@@ -42,28 +41,34 @@ type Params struct {
 	Log  *slog.Logger
 }
 
-// Open begins to watch a file.
+// Open begins to watch a file. Where the system cannot watch, the log says so, and changes are found by reading alone.
 func Open(p Params) (*File, error) {
 	f := &File{p: p, again: make(chan struct{}, 1), last: string(p.Text)}
-	var err error
-	if f.watcher, err = fsnotify.NewWatcher(); err != nil {
-		return nil, fmt.Errorf("watching %s: %w", p.Path, err)
-	}
 	if p.Text == nil {
 		if err := f.read(true); err != nil {
-			f.Close()
 			return nil, err
 		}
 	}
-	if err := f.watcher.Add(filepath.Dir(p.Path)); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("watching %s: %w", filepath.Dir(p.Path), err)
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		if err = watcher.Add(filepath.Dir(p.Path)); err != nil {
+			_ = watcher.Close()
+		}
 	}
+	if err != nil {
+		p.Log.Warn("a file's folder cannot be watched; the file is read every few seconds", "file", p.Path, "error", err)
+		return f, nil
+	}
+	f.watcher = watcher
 	return f, nil
 }
 
 // Close ends watching a file that does not Run.
-func (f *File) Close() { _ = f.watcher.Close() }
+func (f *File) Close() {
+	if f.watcher != nil {
+		_ = f.watcher.Close()
+	}
+}
 
 // Again has Run read the file and give it to Take, whether it has changed or not. It returns at once.
 func (f *File) Again() {
@@ -87,9 +92,14 @@ func (f *File) Run(ctx context.Context) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	waiting := true // for the timer; more events do not put it off
+	var events <-chan fsnotify.Event
+	var failures <-chan error
+	if f.watcher != nil {
+		events, failures = f.watcher.Events, f.watcher.Errors
+	}
 	for {
 		select {
-		case _, open := <-f.watcher.Events:
+		case _, open := <-events:
 			if !open {
 				return errors.New("the file watcher ended")
 			}
@@ -97,7 +107,7 @@ func (f *File) Run(ctx context.Context) error {
 				waiting = true
 				timer.Reset(Settle)
 			}
-		case err := <-f.watcher.Errors:
+		case err := <-failures:
 			f.p.Log.Warn("watching a file", "file", f.p.Path, "error", err)
 		case <-timer.C:
 			waiting = false
@@ -105,7 +115,9 @@ func (f *File) Run(ctx context.Context) error {
 		case <-f.again:
 			f.follow(true)
 		case <-ticker.C:
-			_ = f.watcher.Add(filepath.Dir(f.p.Path)) // again, should it be another folder by now
+			if f.watcher != nil {
+				_ = f.watcher.Add(filepath.Dir(f.p.Path)) // again, should it be another folder by now
+			}
 			f.follow(false)
 		case <-ctx.Done():
 			return nil
