@@ -98,7 +98,9 @@ func (r *Reloader) File() string {
 
 // OnChange says who brings a configuration into effect. prepare does all that can fail, and changes nothing; commit changes everything,
 // at once. It must be called before Run.
-func (r *Reloader) OnChange(prepare func(*config.Config) (commit func(), err error)) { r.apply = prepare }
+func (r *Reloader) OnChange(prepare func(*config.Config) (commit func(), err error)) {
+	r.apply = prepare
+}
 
 // Run follows the file until ctx ends.
 func (r *Reloader) Run(ctx context.Context) error {

@@ -2,10 +2,12 @@
 //
 // Its folder is watched, not the file: editors and Kubernetes replace files instead of writing them, a ConfigMap by swapping a symlink
 // beside it. It is also read every few seconds without being told, because folders can be replaced as a whole, symlinks can lead
-// elsewhere, and network file systems tell nothing.
+// elsewhere, and network file systems tell nothing. A text that was found changed is read twice: whoever writes a file in place empties it
+// first, and an empty file may be a valid one.
 package watch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -21,9 +23,9 @@ import (
 type File struct {
 	p       Params
 	watcher *fsnotify.Watcher // nil: the system tells of no changes
-	again   chan struct{} // read it whether it has changed or not; capacity 1
-	last    string        // text that was taken
-	mistake string        // that was told last; "" when the file was good
+	again   chan struct{}     // read it whether it has changed or not; capacity 1
+	last    string            // text that was taken
+	mistake string            // that was told last; "" when the file was good
 }
 
 // Params are what a File needs. Take and Told are called by one goroutine at a time: by Open's caller, then by Run.
@@ -45,7 +47,11 @@ type Params struct {
 func Open(p Params) (*File, error) {
 	f := &File{p: p, again: make(chan struct{}, 1), last: string(p.Text)}
 	if p.Text == nil {
-		if err := f.read(true); err != nil {
+		text, err := Read(p.Path, p.Most)
+		if err == nil {
+			err = f.take(text)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -111,14 +117,14 @@ func (f *File) Run(ctx context.Context) error {
 			f.p.Log.Warn("watching a file", "file", f.p.Path, "error", err)
 		case <-timer.C:
 			waiting = false
-			f.follow(false)
+			f.follow(ctx, false)
 		case <-f.again:
-			f.follow(true)
+			f.follow(ctx, true)
 		case <-ticker.C:
 			if f.watcher != nil {
 				_ = f.watcher.Add(filepath.Dir(f.p.Path)) // again, should it be another folder by now
 			}
-			f.follow(false)
+			f.follow(ctx, false)
 		case <-ctx.Done():
 			return nil
 		}
@@ -126,8 +132,11 @@ func (f *File) Run(ctx context.Context) error {
 }
 
 // follow reads the file and tells of a mistake once, however often it is read, unless somebody asked for that.
-func (f *File) follow(always bool) {
-	err := f.read(always)
+func (f *File) follow(ctx context.Context, always bool) {
+	err := f.read(ctx, always)
+	if ctx.Err() != nil {
+		return
+	}
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -138,15 +147,37 @@ func (f *File) follow(always bool) {
 	f.mistake = text
 }
 
-// read takes the file in if it has changed.
-func (f *File) read(always bool) error {
-	text, err := Read(f.p.Path, f.p.Most)
-	if err != nil {
+// tries is how often a file is read that is never the same twice.
+const tries = 10
+
+// read takes the file in if it has changed, once it does not change any more.
+func (f *File) read(ctx context.Context, always bool) error {
+	before, err := Read(f.p.Path, f.p.Most)
+	if err != nil || string(before) == f.last && !always {
 		return err
 	}
-	if string(text) == f.last && !always {
-		return nil
+	for range tries {
+		select {
+		case <-time.After(Settle):
+		case <-ctx.Done():
+			return nil
+		}
+		text, err := Read(f.p.Path, f.p.Most)
+		switch {
+		case err != nil:
+			return err
+		case bytes.Equal(text, before) && string(text) == f.last && !always:
+			return nil
+		case bytes.Equal(text, before):
+			return f.take(text)
+		}
+		before = text
 	}
+	return errors.New("the file changes all the time")
+}
+
+// take hands a text over.
+func (f *File) take(text []byte) error {
 	if err := f.p.Take(text); err != nil {
 		return err
 	}

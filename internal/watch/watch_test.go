@@ -214,6 +214,30 @@ func TestKnownText(t *testing.T) {
 	late.until(t, "one")
 }
 
+// TestAFileThatIsWritten: what was found half written is not taken.
+func TestAFileThatIsWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file.yaml")
+	write(t, path, "one")
+	w := follow(t, path, []byte("one"))
+	ctx, cancel := context.WithCancel(t.Context())
+	writing := make(chan struct{})
+	go func() {
+		defer close(writing)
+		for i := 0; ctx.Err() == nil; i++ {
+			_ = os.WriteFile(path, fmt.Append(nil, "part ", i), 0o600)
+			time.Sleep(Settle / 20)
+		}
+	}()
+	w.hears(t, "changes all the time")
+	cancel()
+	<-writing
+	write(t, path, "two")
+	w.until(t, "two")
+	if len(w.taken) != 0 {
+		t.Errorf("%q was taken after the last text", <-w.taken)
+	}
+}
+
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	bad, good := filepath.Join(dir, "bad.yaml"), filepath.Join(dir, "good.yaml")
