@@ -63,8 +63,8 @@ type Config struct {
 type Pool struct {
 	router.PoolConfig `yaml:",inline"`
 
-	// Workers are the addresses of the pool's engines, "host:port". A host name is resolved once, at start; use
-	// workers_file or a control loop of yours where addresses change.
+	// Workers are the addresses of the pool's engines, "host:port". A host name is resolved at start and
+	// whenever the configuration is taken in again; use workers_file or a control loop of yours where addresses change.
 	Workers []string `yaml:"workers"`
 	// WorkersFile is a YAML or JSON file with further workers (docs/operations.md), and with what is only said of single ones:
 	// labels, which requests may ask for, a role, a limit of requests in flight. It is watched, and a change takes effect within
