@@ -15,8 +15,9 @@ import (
 
 // source is how the subcommands get their configuration: a file, flags, or both; flags win.
 type source struct {
-	Config string `short:"c" type:"path" help:"YAML configuration; see docs/configuration.md."`
 	flags
+
+	Config string `short:"c" type:"path" help:"YAML configuration; see docs/configuration.md."`
 }
 
 // flags are the settings that have a flag.
