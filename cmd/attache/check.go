@@ -14,7 +14,7 @@ import (
 type checkCmd struct {
 	flags
 
-	Config string `short:"c" required:"" type:"path" help:"YAML configuration; see docs/configuration.md."`
+	Config  string `short:"c" required:"" type:"path" help:"YAML configuration; see docs/configuration.md."`
 	Print   bool   `help:"Print the whole configuration in effect, defaults included."`
 	Against string `help:"Print what would change in a running attache, whose admin API listens there: at once, and after a restart. Give the flags that it runs with, too." placeholder:"URL"`
 }

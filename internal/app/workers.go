@@ -15,9 +15,7 @@ var workersModule = fx.Module("workers",
 	fx.Provide(func(cfg *config.Config, log *slog.Logger, reg prometheus.Registerer) (*worker.Registry, error) {
 		return worker.New(cfg.Workers, log.With("component", "workers"), reg)
 	}),
-	fx.Provide(func(registry *worker.Registry, log *slog.Logger) *worker.Sources {
-		return worker.NewSources(registry, log)
-	}),
+	fx.Provide(worker.NewSources),
 	fx.Invoke(func(lc fx.Lifecycle, shutdown fx.Shutdowner, cfg *config.Config, registry *worker.Registry, sources *worker.Sources, log *slog.Logger) error {
 		commit, err := sources.Prepare(sourcesOf(cfg))
 		if err != nil {

@@ -182,10 +182,10 @@ func (d *differ) compare(path string, a, b reflect.Value) {
 
 // below is the path of a struct's field; is says whether it is a setting.
 func below(path string, f reflect.StructField) (at string, is bool) {
-	switch tag := f.Tag.Get("yaml"); {
-	case tag == "-" || tag == "":
+	switch tag := f.Tag.Get("yaml"); tag {
+	case "-", "":
 		return "", false
-	case tag == ",inline":
+	case ",inline":
 		return path, true
 	default:
 		return path + "." + tag, true

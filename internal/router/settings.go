@@ -30,15 +30,16 @@ func (r *Router) Reconfigure(cfg Config, pools []PoolConfig) error {
 	if len(pools) != len(r.pools) {
 		return fmt.Errorf("router: %d pools: must be the %d that it was made with", len(pools), len(r.pools))
 	}
-	for i, p := range r.pools {
-		if pools[i].Name != p.name {
-			return fmt.Errorf("router: pools[%d].name: %q: must be %q, as it was made with", i, pools[i].Name, p.name)
+	for i := range pools {
+		if is, was := pools[i].Name, r.pools[i].name; is != was {
+			return fmt.Errorf("router: pools[%d].name: %q: must be %q, as it was made with", i, is, was)
 		}
 		if err := cfg.scoringOf(&pools[i]).Validate(); err != nil {
 			return fmt.Errorf("router: pools[%d].scoring: %w", i, err)
 		}
 	}
-	for i, p := range r.pools {
+	for i := range pools {
+		p := r.pools[i]
 		if err := p.scorer.Reconfigure(cfg.scoringOf(&pools[i])); err != nil {
 			return err // it was validated above
 		}
