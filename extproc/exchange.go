@@ -24,9 +24,10 @@ import (
 //
 // Requests without a body are decided in the headers phase in every mode.
 type exchange struct {
-	server *Server
-	ctx    context.Context
-	send   func(reply) error
+	server   *Server
+	settings *settings // from the first message on
+	ctx      context.Context
+	send     func(reply) error
 	// What a stream has one of at a time stands here, so that all of it is one piece of memory.
 	in  message // that is being handled
 	out reply   // that is being sent: SendMsg is done with it when it returns
@@ -59,7 +60,7 @@ const (
 // handle answers one message. It takes over the message's bytes where it needs them longer.
 func (x *exchange) handle(m *message) error {
 	if !x.spoken {
-		x.spoken, x.began = true, x.server.clock()
+		x.spoken, x.began, x.settings = true, x.server.clock(), x.server.settings.Load()
 		x.begin(m.protocol)
 	}
 	if x.stage == dismissed {
@@ -91,7 +92,7 @@ func (x *exchange) handle(m *message) error {
 // begin notes what the gateway speaks. Modes that cannot steer by prefix are said loudly, once per mode.
 func (x *exchange) begin(p protocol) {
 	if !p.stated {
-		p.request = x.server.assumed
+		p.request = x.settings.assumed
 		p.response = modeNone
 		if p.request == modeFullDuplex {
 			p.response = modeFullDuplex
@@ -120,7 +121,7 @@ func (x *exchange) requestHeaders(m *message) error {
 	}
 	complete := m.endOfStream
 	x.headers = m.take()
-	x.request.read(&x.headers, &x.server.cfg, x.server.trust)
+	x.request.read(&x.headers, &x.settings.Config, x.settings.trust)
 	switch {
 	case complete:
 		return x.decide(phaseRequestHeaders, nil, nil)
@@ -141,8 +142,8 @@ func (x *exchange) requestBody(m *message) error {
 		return x.send(answer(phaseRequestBody, &change{}))
 	}
 	x.bodyBytes += len(m.body)
-	if int64(x.bodyBytes) > int64(x.server.cfg.MaxBody) {
-		return x.dismiss(tooLarge(x.bodyBytes, x.server.cfg.MaxBody))
+	if int64(x.bodyBytes) > int64(x.settings.MaxBody) {
+		return x.dismiss(tooLarge(x.bodyBytes, x.settings.MaxBody))
 	}
 	if !x.withholds() {
 		// A buffered body is complete whatever its flag says: with request trailers it reads false (envoy.md 4.4).

@@ -364,7 +364,7 @@ func TestExtensionsAreForThoseWhoKnowThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := s.changeFor(d, req); string(got.body) != c.want || got.replace != (c.want != "") {
+			if got := s.changeFor(s.settings.Load(), d, req); string(got.body) != c.want || got.replace != (c.want != "") {
 				t.Errorf("the body becomes %q (%t), want %q", got.body, got.replace, c.want)
 			}
 		})

@@ -141,7 +141,7 @@ func TestBodiesOfHints(t *testing.T) {
 		if err := openai.Scan(scan, c.kind, []byte(c.body)); err != nil {
 			t.Fatal(err)
 		}
-		got := s.changeFor(&c.decision, &router.Request{Kind: c.kind, Body: []byte(c.body), Scan: scan, Hints: c.hints})
+		got := s.changeFor(s.settings.Load(), &c.decision, &router.Request{Kind: c.kind, Body: []byte(c.body), Scan: scan, Hints: c.hints})
 		if string(got.body) != c.want || got.replace != (c.want != "") {
 			t.Errorf("%s: the body becomes\n%s (%t), want\n%s", c.name, got.body, got.replace, c.want)
 		}

@@ -19,7 +19,7 @@ import (
 // changeFor turns a decision into what changes on the request: the destination list as header and as metadata, both the
 // same; the pool's cluster when the default route would not lead there; the model name and the wish for usage in the
 // body. Nothing else is touched.
-func (s *Server) changeFor(d *router.Decision, req *router.Request) change {
+func (s *Server) changeFor(cfg *settings, d *router.Decision, req *router.Request) change {
 	c := change{
 		destinations: d.Destinations,
 		set:          []header{{envoy.DestinationHeader, d.Destinations}},
@@ -35,16 +35,16 @@ func (s *Server) changeFor(d *router.Decision, req *router.Request) change {
 	if req.Scan == nil {
 		return c
 	}
-	if body, changed := s.edited(d, req); changed {
+	if body, changed := cfg.edited(d, req); changed {
 		c.body, c.replace = body, true
 	}
 	return c
 }
 
 // edited makes the body that the worker gets; changed is false when that is the client's.
-func (s *Server) edited(d *router.Decision, req *router.Request) (body []byte, changed bool) {
+func (s *settings) edited(d *router.Decision, req *router.Request) (body []byte, changed bool) {
 	body = req.Body
-	edit := openai.Edit{IncludeUsage: s.cfg.IncludeUsage && req.Scan.Stream && !req.Scan.IncludeUsage}
+	edit := openai.Edit{IncludeUsage: s.IncludeUsage && req.Scan.Stream && !req.Scan.IncludeUsage}
 	if d.Model != "" {
 		edit.Model = &d.Model
 	}
@@ -63,7 +63,7 @@ func (s *Server) edited(d *router.Decision, req *router.Request) (body []byte, c
 
 // unwanted appends the members of the body that the worker must not see: what it would refuse, and what it would act on although it is
 // not believed.
-func (s *Server) unwanted(keys []string, d *router.Decision, scan *openai.Request) []string {
+func (s *settings) unwanted(keys []string, d *router.Decision, scan *openai.Request) []string {
 	if d.Strict && scan.Extended {
 		keys = append(keys, openai.ExtensionKey)
 	}
@@ -78,9 +78,9 @@ func (s *Server) unwanted(keys []string, d *router.Decision, scan *openai.Reques
 
 // priority is the priority to tell the engine, on its scale: vLLM serves lower numbers first, SGLang higher ones. told is false when
 // there is nothing to tell, the body says it itself, or the worker that answers may run an engine that refuses it.
-func (s *Server) priority(d *router.Decision, req *router.Request) (number string, told bool) {
+func (s *settings) priority(d *router.Decision, req *router.Request) (number string, told bool) {
 	from := req.Hints.PriorityFrom
-	if !s.cfg.Hints.ForwardPriority || from == hints.Nowhere || from == hints.FromMember {
+	if !s.Hints.ForwardPriority || from == hints.Nowhere || from == hints.FromMember {
 		return "", false
 	}
 	urgency := int64(math.Round(req.Hints.Priority))

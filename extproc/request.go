@@ -86,11 +86,11 @@ func (s *scans) get() *openai.Request {
 
 // judge decides what becomes of a complete request. body is nil when there is none, or when the gateway keeps it.
 func (s *Server) judge(x *exchange, body []byte) verdict {
-	kind := openai.KindOf(x.request.method, x.request.path)
-	if kind == openai.Models && s.cfg.AnswerModels {
+	cfg, kind := x.settings, openai.KindOf(x.request.method, x.request.path)
+	if kind == openai.Models && cfg.AnswerModels {
 		return verdict{answer: modelList(s.router.Models())}
 	}
-	if !kind.Inference() && s.cfg.Other == "pass" {
+	if !kind.Inference() && cfg.Other == "pass" {
 		return verdict{}
 	}
 	req := router.Request{
@@ -104,8 +104,8 @@ func (s *Server) judge(x *exchange, body []byte) verdict {
 		switch {
 		case err == nil:
 			req.Body, req.Scan = body, scan
-			req.Hints.ReadBody(scan, body, s.trust)
-		case s.cfg.Malformed == "reject" && x.protocol.request != modeBufferedPartial:
+			req.Hints.ReadBody(scan, body, cfg.trust)
+		case cfg.Malformed == "reject" && x.protocol.request != modeBufferedPartial:
 			return verdict{answer: malformed(err)}
 		default:
 			s.metrics.unread("malformed")
@@ -116,7 +116,7 @@ func (s *Server) judge(x *exchange, body []byte) verdict {
 	for _, p := range req.Hints.Problems.All() {
 		s.metrics.hintIgnored(p)
 	}
-	if wrong := s.cfg.malformedHint(&req.Hints); wrong != nil {
+	if wrong := cfg.malformedHint(&req.Hints); wrong != nil {
 		return verdict{answer: wrong}
 	}
 	req.Timing.Parsed = s.clock()
@@ -124,7 +124,7 @@ func (s *Server) judge(x *exchange, body []byte) verdict {
 	if err != nil {
 		return verdict{answer: refusalOf(err)}
 	}
-	c := s.changeFor(decision, &req)
+	c := s.changeFor(cfg, decision, &req)
 	if decision.Keep {
 		sent := req.Body
 		if c.replace {

@@ -32,7 +32,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"attache/internal/field"
-	"attache/internal/hints"
 	"attache/internal/router"
 )
 
@@ -44,9 +43,7 @@ type Router interface {
 
 // Server serves ext_proc, gRPC health, and what else is registered with it, on one port.
 type Server struct {
-	cfg         Config
-	trust       hints.Groups
-	assumed     bodyMode
+	settings    atomic.Pointer[settings]
 	router      Router
 	defaultPool string
 	gateway     Gateway
@@ -58,6 +55,10 @@ type Server struct {
 	buffers     mem.BufferPool
 	scans       scans
 	now         func() time.Time // nil: requests are not timed
+	readiness   func(bool)       // nil: nobody is told
+
+	turning  sync.Mutex // guards draining, and turning readiness on and off
+	draining bool
 
 	open         atomic.Int64 // streams: requests under way
 	complainOnce [8]sync.Once // by body mode
@@ -73,6 +74,8 @@ type Params struct {
 	Metrics     prometheus.Registerer
 	// Now times the steps of every request, for those who show them; nil: nobody does.
 	Now func() time.Time
+	// Ready is told when the server becomes ready and when it is no more, before Envoy can know; nil: nobody is.
+	Ready func(bool)
 	// Register adds further services to the port, such as the access-log service.
 	Register []func(grpc.ServiceRegistrar)
 }
@@ -84,13 +87,11 @@ type Gateway struct{ MessageTimeout, MaxMessageTimeout time.Duration }
 // New opens the listener; Run serves it. The configuration must have been validated.
 func New(p Params) (*Server, error) {
 	s := &Server{
-		cfg: p.Config, trust: p.Config.Hints.Trusted(), router: p.Router, defaultPool: p.DefaultPool, gateway: p.Gateway, log: p.Log,
-		health: health.NewServer(), buffers: &bufferPool{}, assumed: modeBuffered, now: p.Now,
+		router: p.Router, defaultPool: p.DefaultPool, gateway: p.Gateway, log: p.Log,
+		health: health.NewServer(), buffers: &bufferPool{}, now: p.Now, readiness: p.Ready,
 	}
+	s.Reconfigure(p.Config)
 	s.metrics = newMetrics(p.Metrics, func() float64 { return float64(s.open.Load()) })
-	if p.Config.AssumeMode == "full_duplex" {
-		s.assumed = modeFullDuplex
-	}
 	options := s.options()
 	if p.Config.TLS != nil {
 		tls, err := p.Config.TLS.load()
@@ -134,7 +135,7 @@ func (s *Server) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec(s.buffers)),
 		experimental.BufferPool(s.buffers),
-		grpc.MaxRecvMsgSize(int(s.cfg.MaxMessage)),
+		grpc.MaxRecvMsgSize(int(s.settings.Load().MaxMessage)),
 		grpc.MaxConcurrentStreams(1 << 20),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.ReadBufferSize(64 << 10),
@@ -154,8 +155,16 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 // The health names of the endpoint picker protocol. The empty name, which plain probes ask for, means readiness too.
 var readinessNames = []string{"", "readiness", serviceName}
 
-// SetReady turns all readiness names on or off; liveness is always on.
+// SetReady turns all readiness names on or off; liveness is always on. A server that drains does not become ready again.
 func (s *Server) SetReady(ready bool) {
+	s.turning.Lock()
+	defer s.turning.Unlock()
+	if ready && s.draining {
+		return
+	}
+	if s.readiness != nil {
+		s.readiness(ready)
+	}
 	state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	if ready {
 		state = grpc_health_v1.HealthCheckResponse_SERVING
@@ -176,11 +185,17 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("extproc: %w", err)
 	case <-ctx.Done():
 	}
-	s.SetReady(false)
-	time.Sleep(s.cfg.DrainWait)
+	cfg := s.settings.Load()
+	s.drain()
+	s.log.Info("ext_proc is not ready any more, and goes on to take requests", "for", cfg.DrainWait.String())
+	time.Sleep(cfg.DrainWait)
+	s.log.Info("ext_proc takes no more requests, and lets those that run finish", "running", s.open.Load(), "at_most", cfg.DrainTimeout.String())
 	stopped := make(chan struct{})
 	go func() { s.grpc.GracefulStop(); close(stopped) }()
-	s.awaitIdle(stopped)
+	s.awaitIdle(stopped, cfg.DrainTimeout)
+	if cut := s.open.Load(); cut > 0 {
+		s.log.Warn("ext_proc cuts requests that still run", "running", cut, "after", cfg.DrainTimeout.String())
+	}
 	s.grpc.Stop()
 	<-stopped
 	if err := <-failed; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // stopped before it began is stopped, too
@@ -189,13 +204,21 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
+// drain turns readiness off for good.
+func (s *Server) drain() {
+	s.turning.Lock()
+	s.draining = true
+	s.turning.Unlock()
+	s.SetReady(false)
+}
+
 // lastReports is how long the access log may take for the last requests: Envoy's flush interval and a little more.
 const lastReports = 300 * time.Millisecond
 
 // awaitIdle waits until no request runs, for at most the drain timeout. Access-log streams never end by themselves, so
 // waiting for every stream would wait in vain.
-func (s *Server) awaitIdle(stopped <-chan struct{}) {
-	deadline := time.Now().Add(s.cfg.DrainTimeout)
+func (s *Server) awaitIdle(stopped <-chan struct{}, timeout time.Duration) {
+	deadline := time.Now().Add(timeout)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for s.open.Load() > 0 && time.Now().Before(deadline) {
@@ -206,7 +229,7 @@ func (s *Server) awaitIdle(stopped <-chan struct{}) {
 		}
 	}
 	select {
-	case <-time.After(min(lastReports, s.cfg.DrainTimeout)):
+	case <-time.After(min(lastReports, timeout)):
 	case <-stopped:
 	}
 }
@@ -262,8 +285,9 @@ func (s *Server) contain(v any, m *message, x *exchange) error {
 	record := fmt.Sprintf("panic: %v\nphase: %s\n%s\ninput: %d bytes, xxh3 %s\n\n%s", v, m.phase, x.shape(), len(input), hash,
 		debug.Stack())
 	s.log.Error("a request's handler panicked; its stream was ended", "panic", v, "input_xxh3", hash, "shape", x.shape())
-	if dir := s.cfg.RecordPanics; dir != "" {
-		if err := recordPanic(dir, hash, record, input, s.cfg.RecordBodies); err != nil {
+	cfg := s.settings.Load()
+	if dir := cfg.RecordPanics; dir != "" {
+		if err := recordPanic(dir, hash, record, input, cfg.RecordBodies); err != nil {
 			s.log.Warn("the panic could not be recorded", "error", err)
 		}
 	}

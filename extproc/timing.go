@@ -41,7 +41,7 @@ func (s *Server) clock() time.Time {
 // responseHeaders passes the headers of the answer on, with what is to be told.
 func (x *exchange) responseHeaders(m *message) error {
 	var c change
-	if wanted := x.server.cfg.ResponseHeaders; x.decision != nil && wanted.Any() {
+	if wanted := x.settings.ResponseHeaders; x.decision != nil && wanted.Any() {
 		if wanted.trace() {
 			c.set = append(c.set, header{envoy.TraceHeader, traceOf(x.decision)})
 		}

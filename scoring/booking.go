@@ -15,6 +15,7 @@ type Booking struct {
 	PredictedTTFT time.Duration
 
 	scorer      *Scorer // nil: never booked
+	tuning      *tuning // by which it was decided; raw seconds are of its speed model
 	prompt      int     // prompt tokens
 	uncached    int     // of them, those that are not computed
 	cached      int
@@ -31,7 +32,7 @@ type Booking struct {
 	named        int       // blocks of its chain
 	prev, next   *Booking  // in the backlog
 	older, newer *Booking  // among all
-	prefill      float64   // raw seconds of prefill, less what is known to be computed
+	prefill      float64   // raw seconds of prefill by the speed model of now, less what is known to be computed
 	left         float64   // of them, those that the clock has not worked off
 	followed     bool      // the end of its prefill will be told
 	live         bool      // and its prefill stays booked until then
@@ -62,7 +63,7 @@ func (b *Booking) Prefilled() {
 	}
 	if b.live && !b.moved && l.head == b {
 		b.observed = true
-		s.calibrate(l, now-l.turn, b.own, 0)
+		s.calibrate(l, now-l.turn, s.raw(b, b.own), 0)
 	}
 	l.leave(b)
 }
@@ -77,7 +78,7 @@ func (b *Booking) Progress(uncached int) {
 	defer s.mu.Unlock()
 	if b.queued && uncached < b.uncached {
 		s.update(b.load)
-		b.load.progress(b, s.speed.Prefill(uncached, b.prompt-uncached), uncached)
+		b.load.progress(b, s.tuning.Load().speed.Prefill(uncached, b.prompt-uncached), uncached)
 	}
 }
 
@@ -145,7 +146,7 @@ func (b *Booking) Move(to slot.Slot) {
 	s.giveBack(b, now)
 	s.update(target)
 	b.load, b.moved, b.live = target, true, false
-	b.prefill, b.uncached = b.own, max(b.prompt-b.cached, 0)
+	b.prefill, b.uncached = s.raw(b, b.own), max(b.prompt-b.cached, 0)
 	target.enter(b)
 	s.hold(b, chain)
 	if !b.prefilled {

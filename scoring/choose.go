@@ -125,7 +125,7 @@ func (s *Scorer) temperatureOf(d *Demand) float64 {
 	if d.Dynamo != nil && d.Dynamo.Temperature != nil {
 		return *d.Dynamo.Temperature
 	}
-	return s.temperature
+	return s.tuning.Load().temperature
 }
 
 // softmax draws an index with probability proportional to exp(-cost / ((highest - lowest) * temperature)); all equal when

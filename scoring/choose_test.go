@@ -22,7 +22,8 @@ func TestChoose(t *testing.T) {
 		}
 		most := rapid.IntRange(1, 210).Draw(t, "most")
 		temperature := rapid.SampledFrom([]float64{0, 1}).Draw(t, "temperature")
-		s := &Scorer{rnd: rand.New(rand.NewPCG(1, 2)), temperature: temperature}
+		s := &Scorer{rnd: rand.New(rand.NewPCG(1, 2))}
+		s.tuning.Store(&tuning{temperature: temperature})
 		got := s.choose(&Demand{}, given, terms, nil, most)
 		want := slices.Clone(terms)
 		if i := slices.Index(want, got[0].Terms); temperature > 0 {

@@ -15,7 +15,7 @@ const (
 )
 
 // Deciding is the name of the policy that decides on a request which asks for one; "" asks for none.
-func (s *Scorer) Deciding(asked string) string { return s.policyOf(&Demand{Policy: asked}).Name() }
+func (s *Scorer) Deciding(asked string) string { return s.tuning.Load().policyOf(asked).Name() }
 
 // Foresee is the time to first token that is expected if the request is sent to a candidate now: what is booked there, then its
 // own prefill. It is the PredictedTTFT of the booking that Pick would make there.
@@ -28,7 +28,7 @@ func (s *Scorer) Foresee(d *Demand, c *Candidate) time.Duration {
 		s.update(l)
 		k, left = l.SpeedFactor, l.left
 	}
-	own := s.speed.Prefill(max(d.PromptTokens-c.CachedTokens, 0), c.CachedTokens)
+	own := s.tuning.Load().speed.Prefill(max(d.PromptTokens-c.CachedTokens, 0), c.CachedTokens)
 	return time.Duration(k * (left + own) * float64(time.Second))
 }
 

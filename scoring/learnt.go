@@ -58,7 +58,7 @@ func (s *Scorer) Learnt(names map[slot.Slot]string) Learnt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := Learnt{
-		Version: LearntVersion, YardstickSeconds: s.speed.Prefill(yardstick, 0), Pool: s.calibration.sums(),
+		Version: LearntVersion, YardstickSeconds: s.tuning.Load().yardstick, Pool: s.calibration.sums(),
 		PrefillSeconds: float64(s.own), OutputTokens: float64(s.output), ResidenceSeconds: float64(s.residence),
 	}
 	for sl, load := range s.loads {
@@ -84,12 +84,12 @@ func (s *Scorer) Restore(l Learnt, slots map[string]slot.Slot) error {
 	if err := l.Validate(); err != nil {
 		return fmt.Errorf("scoring: what was learnt: %w", err)
 	}
-	if have := s.speed.Prefill(yardstick, 0); l.YardstickSeconds < have*(1-roundingOff) || l.YardstickSeconds > have*(1+roundingOff) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have := s.tuning.Load().yardstick; l.YardstickSeconds < have*(1-roundingOff) || l.YardstickSeconds > have*(1+roundingOff) {
 		return fmt.Errorf("scoring: what was learnt: yardstick_seconds: %v: must be %v, as the configured speed model has it",
 			l.YardstickSeconds, have)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.turns == 0 && s.calibration.estimated == 0 {
 		s.calibration = l.Pool.old(l.PrefillSeconds)
 		s.own, s.output, s.residence = mean(l.PrefillSeconds), mean(l.OutputTokens), mean(l.ResidenceSeconds)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,13 +16,10 @@ import (
 
 // Scorer is a policy with the loads that it decides by, for one pool. Safe for concurrent use.
 type Scorer struct {
-	policies    map[string]Policy
-	policy      Policy // of requests that ask for none
-	speed       Speed
-	temperature float64
-	now         func() time.Time
-	start       time.Time
-	metrics     *metrics
+	tuning  atomic.Pointer[tuning] // changes with mu held only
+	now     func() time.Time
+	start   time.Time
+	metrics *metrics
 
 	mu          sync.Mutex // guards everything below, and the fields of bookings that say so
 	rnd         *rand.Rand
@@ -71,12 +69,8 @@ func New(cfg Config, now func() time.Time, rnd *rand.Rand, reg prometheus.Regist
 	if rnd == nil {
 		return nil, errors.New("scoring: needs a source of randomness")
 	}
-	speed, _ := cfg.Speed.speed()
-	s := &Scorer{
-		policies: cfg.policies(speed), speed: speed, temperature: cfg.Temperature, now: now, start: now(), rnd: rnd,
-		own: assumedPrefill, output: assumedOutput, residence: assumedResidence,
-	}
-	s.policy = s.policies[cfg.Policy]
+	s := &Scorer{now: now, start: now(), rnd: rnd, own: assumedPrefill, output: assumedOutput, residence: assumedResidence}
+	s.tuning.Store(cfg.tuning())
 	var err error
 	if s.metrics, err = newMetrics(reg, s); err != nil {
 		return nil, err
@@ -85,7 +79,7 @@ func New(cfg Config, now func() time.Time, rnd *rand.Rand, reg prometheus.Regist
 }
 
 // Policy is the name of the policy of requests that ask for none.
-func (s *Scorer) Policy() string { return s.policy.Name() }
+func (s *Scorer) Policy() string { return s.tuning.Load().policy.Name() }
 
 // SpeedFactor is k: how much slower engines are than the speed model, as learnt. 1 before anything was observed.
 func (s *Scorer) SpeedFactor() float64 {
@@ -147,7 +141,8 @@ func (s *Scorer) score(d *Demand, candidates []Candidate) (terms []Terms, now fl
 			}
 		}
 	})
-	policy := s.policyOf(d)
+	tuning := s.tuning.Load()
+	policy := tuning.policyOf(d.Policy)
 	if _, priced := policy.(*timePolicy); priced {
 		need := s.needOf(d)
 		for i := range candidates {
@@ -163,22 +158,12 @@ func (s *Scorer) score(d *Demand, candidates []Candidate) (terms []Terms, now fl
 		if d.Limits == nil {
 			x.Terms[i].Saturated = c.full(l)
 		} else {
-			own := l.SpeedFactor * s.speed.Prefill(d.PromptTokens-c.CachedTokens, c.CachedTokens)
+			own := l.SpeedFactor * tuning.speed.Prefill(d.PromptTokens-c.CachedTokens, c.CachedTokens)
 			x.Terms[i].Saturated = d.Limits.saturated(d, c, l, own)
 		}
 	}
 	x.Demand, x.Candidates = nil, nil
 	return x.Terms, now
-}
-
-// policyOf is the policy that decides on a request.
-func (s *Scorer) policyOf(d *Demand) Policy {
-	if d.Policy != "" {
-		if p := s.policies[d.Policy]; p != nil {
-			return p
-		}
-	}
-	return s.policy
 }
 
 // need is what a request takes of a KV cache.
@@ -233,16 +218,16 @@ func (s *Scorer) expected(d *Demand) int {
 
 // book puts a request on the slot that was chosen. The lock must be held and the slot's backlog up to date.
 func (s *Scorer) book(b *Booking, d *Demand, r *Ranked, now float64) {
-	l, k := s.loads[r.Slot], s.loads[r.Slot].SpeedFactor
+	l, k, tuning := s.loads[r.Slot], s.loads[r.Slot].SpeedFactor, s.tuning.Load()
 	s.turns++
 	s.inFlight++
 	l.LastTurn = s.turns
 	*b = Booking{
-		scorer: s, load: l, prompt: d.PromptTokens, blocks: d.blocks(), blockTokens: d.BlockTokens, output: s.expected(d),
+		scorer: s, tuning: tuning, load: l, prompt: d.PromptTokens, blocks: d.blocks(), blockTokens: d.BlockTokens, output: s.expected(d),
 		cached: r.CachedTokens, uncached: max(d.PromptTokens-r.CachedTokens, 0), ahead: l.left, followed: r.followed,
-		live: r.followed && holds(s.policyOf(d)), began: now,
+		live: r.followed && holds(tuning.policyOf(d.Policy)), began: now,
 	}
-	b.own = s.speed.Prefill(b.uncached, r.CachedTokens)
+	b.own = tuning.speed.Prefill(b.uncached, r.CachedTokens)
 	b.prefill = b.own
 	b.PredictedTTFT = time.Duration(k * (b.ahead + b.own) * float64(time.Second))
 	s.own.add(b.own)
@@ -319,7 +304,7 @@ func (s *Scorer) learn(b *Booking, o Outcome) (timed bool) {
 		return false
 	}
 	if !b.observed && !b.live {
-		s.calibrate(b.load, took, b.ahead+b.own, s.inFlight)
+		s.calibrate(b.load, took, s.raw(b, b.ahead+b.own), s.inFlight)
 	}
 	b.observed = true
 	return o.EngineTTFT > 0

@@ -26,8 +26,11 @@ type Hindsight struct {
 //
 // ok is false when there is nothing to say: another policy decided, neither figure is known, or the request moved.
 func (s *Scorer) Regret(b *Booking, ranked []Ranked, h Hindsight) (seconds float64, ok bool) {
-	policy, priced := s.policyOf(&Demand{Policy: h.Policy}).(*timePolicy)
-	if b.scorer == nil || !priced || len(ranked) == 0 || h.EngineTTFT <= 0 && !h.CachedKnown || s.movedOn(b) {
+	if b.scorer == nil {
+		return 0, false
+	}
+	policy, priced := b.tuning.policyOf(h.Policy).(*timePolicy)
+	if !priced || len(ranked) == 0 || h.EngineTTFT <= 0 && !h.CachedKnown || s.movedOn(b) {
 		return 0, false
 	}
 	chosen := ranked[0].Terms
@@ -38,7 +41,7 @@ func (s *Scorer) Regret(b *Booking, ranked []Ranked, h Hindsight) (seconds float
 	own := k * b.own
 	if h.CachedKnown {
 		cached := min(max(h.CachedTokens, 0), b.prompt)
-		own = k * s.speed.Prefill(b.prompt-cached, cached)
+		own = k * b.tuning.speed.Prefill(b.prompt-cached, cached)
 		chosen.Prefill = own * policy.slowed(chosen.InFlight)
 	}
 	r := 1.0

@@ -48,9 +48,8 @@ func TestRegret(t *testing.T) {
 		{"more delivered than the prompt has", chosen, []Terms{other(.05)}, 0, 5000, .1 + 2*.001*1.1 + .06 - .05},
 	} {
 		s, _ := newScorer(t, DefaultConfig())
-		s.speed = Speed{PerToken: 1e-3, ChunkTokens: 8192}
-		s.policy = &timePolicy{speed: s.speed, alpha: .1}
-		b := &Booking{scorer: s, PredictedTTFT: 500 * ms, prompt: 1000, cached: 800, own: .2, ahead: .05}
+		speed := Speed{PerToken: 1e-3, ChunkTokens: 8192}
+		b := &Booking{scorer: s, tuning: &tuning{speed: speed, policy: &timePolicy{speed: speed, alpha: .1}}, PredictedTTFT: 500 * ms, prompt: 1000, cached: 800, own: .2, ahead: .05}
 		ranked := []Ranked{{Terms: c.chosen, CachedTokens: 800}}
 		for _, o := range c.others {
 			ranked = append(ranked, Ranked{Terms: o})

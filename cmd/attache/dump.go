@@ -40,7 +40,7 @@ type dumped struct {
 const dumpPrefixes = 20
 
 func (c *dumpCmd) Run(ctx context.Context, out io.Writer) error {
-	api, err := newAPI(c.Admin)
+	api, err := newAPI("--admin", c.Admin)
 	if err != nil {
 		return err
 	}
@@ -101,6 +101,7 @@ func only[T any](all []T, wanted func(*T) bool) []T {
 
 // api asks a running attache.
 type api struct {
+	flag   string // that it was given with
 	base   string
 	client http.Client
 }
@@ -112,41 +113,50 @@ const (
 )
 
 // newAPI takes a URL, or host:port alone.
-func newAPI(address string) (*api, error) {
+func newAPI(flag, address string) (*api, error) {
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("--admin: %q: must be a URL, such as http://127.0.0.1:9902", address)
+		return nil, fmt.Errorf("%s: %q: must be a URL, such as http://127.0.0.1:9902", flag, address)
 	}
-	return &api{base: strings.TrimRight(u.String(), "/"), client: http.Client{Timeout: apiTimeout}}, nil
+	return &api{flag: flag, base: strings.TrimRight(u.String(), "/"), client: http.Client{Timeout: apiTimeout}}, nil
 }
 
 func (a *api) get(ctx context.Context, path string, into any) error {
-	defer a.client.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+"/api/v1/"+path, nil)
+	text, err := a.text(ctx, path)
 	if err != nil {
 		return err
 	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s does not answer as attache does: /api/v1/%s: %w; %s must be its admin.listen", a.base, path, err, a.flag)
+	}
+	return nil
+}
+
+// text is an answer as it is.
+func (a *api) text(ctx context.Context, path string) ([]byte, error) {
+	defer a.client.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+"/api/v1/"+path, nil)
+	if err != nil {
+		return nil, err
+	}
 	resp, err := a.client.Do(r)
 	if err != nil {
-		return a.unreachable(ctx, err)
+		return nil, a.unreachable(ctx, err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return a.unreachable(ctx, err)
+		return nil, a.unreachable(ctx, err)
 	case len(text) > maxAnswer:
-		return fmt.Errorf("%s: the answer exceeds %d MiB", r.URL.Path, maxAnswer>>20)
+		return nil, fmt.Errorf("%s: the answer exceeds %d MiB", r.URL.Path, maxAnswer>>20)
 	case resp.StatusCode != http.StatusOK:
-		return a.refused(resp.StatusCode, r.URL.Path, text)
+		return nil, a.refused(resp.StatusCode, r.URL.Path, text)
 	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%s does not answer as attache does: %s: %w; --admin must be its admin.listen", a.base, r.URL.Path, err)
-	}
-	return nil
+	return text, nil
 }
 
 // unreachable says what to do where nobody answers.
@@ -162,8 +172,8 @@ func (a *api) unreachable(ctx context.Context, err error) error {
 	if errors.As(err, &op) && op.Err != nil {
 		err = op.Err
 	}
-	return fmt.Errorf("no attache at %s: %w; is it running? Where its dashboard listens is logged at its start (admin.listen): give that with --admin",
-		a.base, err)
+	return fmt.Errorf("no attache at %s: %w; is it running? Where its dashboard listens is logged at its start (admin.listen): give that with %s",
+		a.base, err, a.flag)
 }
 
 // refused shows what attache said; anything else did not come from it.
@@ -174,7 +184,7 @@ func (a *api) refused(status int, path string, text []byte) error {
 		Paths   map[string]string `json:"paths"`
 	}
 	if json.Unmarshal(text, &p) != nil || p.Error == "" {
-		return fmt.Errorf("%s does not answer as attache does: %s: status %d; --admin must be its admin.listen", a.base, path, status)
+		return fmt.Errorf("%s does not answer as attache does: %s: status %d; %s must be its admin.listen", a.base, path, status, a.flag)
 	}
 	switch {
 	case p.Paths != nil:

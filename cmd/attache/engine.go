@@ -56,7 +56,7 @@ func (c *engineCmd) Run(ctx context.Context) error {
 	if c.Profile != "" {
 		cfg.Profile = strings.ToLower(c.Profile)
 	}
-	log := app.NewLogger(config.Log{Level: "info", Format: "text"}, os.Stderr)
+	log, _ := app.NewLogger(config.Log{Level: "info", Format: "text"}, os.Stderr)
 	e, err := sim.New(cfg, log)
 	if err != nil {
 		return err

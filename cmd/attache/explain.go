@@ -25,7 +25,7 @@ type explainCmd struct {
 }
 
 func (c *explainCmd) Run(ctx context.Context, out io.Writer) error {
-	api, err := newAPI(c.Server)
+	api, err := newAPI("--server", c.Server)
 	if err != nil {
 		return err
 	}

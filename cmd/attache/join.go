@@ -36,7 +36,7 @@ type joinCmd struct {
 }
 
 func (c *joinCmd) Run(ctx context.Context) error {
-	log := app.NewLogger(config.Log{Level: "info", Format: c.LogFormat}, os.Stderr)
+	log, _ := app.NewLogger(config.Log{Level: "info", Format: c.LogFormat}, os.Stderr)
 	j, err := join.New(join.Config{
 		Engine: c.Engine, Gateways: c.Gateway, TokenFile: c.TokenFile, Name: c.Name, Pool: c.Pool, Address: c.Address, Kind: worker.Engine(c.Kind),
 		Role: c.Role, Labels: c.Label, Topology: c.Topology, MaxInFlight: c.MaxInFlight, Events: c.Events, Replay: c.Replay, Topic: c.Topic,

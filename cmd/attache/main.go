@@ -31,11 +31,21 @@ type cli struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(status)
+	ctx, stop := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		stop()
+		ended := <-signals
+		fmt.Fprintf(os.Stderr, "attache: %v a second time: ended at once\n", ended)
+		os.Exit(endedAtOnce)
+	}()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
+
+// endedAtOnce is the exit status after a second signal.
+const endedAtOnce = 130
 
 // run is main without the process: it returns the exit status, 0, 1 when the command failed, or 2 for a misuse.
 func run(ctx context.Context, args []string, out, errs io.Writer) int {

@@ -10,8 +10,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// blank stands in place of every secret.
-const blank = "(redacted)"
+// Redacted stands in place of every secret.
+const Redacted = "(redacted)"
 
 // maxConfig bounds what is parsed for showing.
 const maxConfig = 4 << 20
@@ -43,7 +43,7 @@ func redact(node any) any {
 	switch n := node.(type) {
 	case yaml.MapSlice:
 		for i := range n {
-			if kind := secretKey(fmt.Sprint(n[i].Key)); kind == secret || kind == countable && !isNumber(n[i].Value) {
+			if kind := secretKey(fmt.Sprint(n[i].Key)); kind == secret || kind == countable && !counts(n[i].Value) {
 				n[i].Value = blanked(n[i].Value)
 			} else {
 				n[i].Value = redact(n[i].Value)
@@ -79,12 +79,12 @@ func blanked(node any) any {
 			return n
 		}
 	}
-	return blank
+	return Redacted
 }
 
-func isNumber(v any) bool {
+func counts(v any) bool {
 	switch v.(type) {
-	case int, int64, uint64, float64:
+	case int, int64, uint64, float64, bool:
 		return true
 	}
 	return false
@@ -94,7 +94,7 @@ type keyKind int
 
 const (
 	plain     keyKind = iota
-	countable         // "max_tokens", "bytes_per_token": a secret unless its value is a number
+	countable         // "max_tokens", "bytes_per_token": a secret unless its value is a number, or true or false
 	secret
 )
 
@@ -139,4 +139,4 @@ func keyWords(key string) []string {
 // userinfo is the password part of scheme://user:password@host.
 var userinfo = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://[^\s/@:]*):[^\s/]*@`)
 
-func redactURL(s string) string { return userinfo.ReplaceAllString(s, "${1}:"+blank+"@") }
+func redactURL(s string) string { return userinfo.ReplaceAllString(s, "${1}:"+Redacted+"@") }

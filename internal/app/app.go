@@ -19,12 +19,17 @@ import (
 	"go.uber.org/fx/fxevent"
 
 	"attache/internal/config"
+	"attache/internal/reload"
 )
 
 // Options are what a process tells its components besides the configuration.
 type Options struct {
 	Version string
 	Log     *slog.Logger
+	// Level is that of Log, which follows the configuration; nil: it stays as it is.
+	Level *slog.LevelVar
+	// File is where the configuration came from, which is followed; nil: from nowhere.
+	File *reload.File
 }
 
 // Addrs are where the listeners are bound; port 0 in the configuration becomes a port here.
@@ -34,8 +39,9 @@ type Addrs struct {
 
 // App is one attache process in the making.
 type App struct {
-	fx    *fx.App
-	addrs Addrs
+	fx     *fx.App
+	addrs  Addrs
+	config *reload.Reloader
 }
 
 // modules in the order in which they start; they stop in reverse, so that running requests finish while everything
@@ -51,6 +57,7 @@ func modules() fx.Option {
 		sharingModule,      // what the other replicas know
 		controlModule,      // what Envoy knows
 		adminModule,        // what operators see
+		reloadModule,       // what is configured
 		extprocModule,      // what Envoy asks
 	)
 }
@@ -78,19 +85,22 @@ func (a *App) options(cfg *config.Config, opts Options) fx.Option {
 			l.UseErrorLevel(slog.LevelDebug) // whoever started the process reports the error, once
 			return l
 		}),
-		fx.StopTimeout(cfg.ExtProc.DrainWait+cfg.ExtProc.DrainTimeout+15*time.Second),
 		fx.Invoke(func() { tuneRuntime(cfg.Runtime, opts.Log) }),
 		modules(),
-		fx.Populate(&a.addrs),
+		fx.Populate(&a.addrs, &a.config),
 	)
 }
 
 // Start starts every component.
 func (a *App) Start(ctx context.Context) error { return a.fx.Start(ctx) }
 
-// Stop drains and stops every component, in reverse order.
+// others is how long all that comes after the drain may take.
+const others = 15 * time.Second
+
+// Stop drains and stops every component, in reverse order, within the drain's wait and timeout and 15 s more.
 func (a *App) Stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), a.fx.StopTimeout())
+	drain := a.config.Config().ExtProc
+	ctx, cancel := context.WithTimeout(context.Background(), drain.DrainWait+drain.DrainTimeout+others)
 	defer cancel()
 	return a.fx.Stop(ctx)
 }
@@ -116,7 +126,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 	var cause error
 	select {
 	case <-ctx.Done():
-		opts.Log.Info("attache drains", "wait", cfg.ExtProc.DrainWait.String(), "at_most", cfg.ExtProc.DrainTimeout.String())
+		opts.Log.Info("attache drains", "wait", a.config.Config().ExtProc.DrainWait.String(), "at_most", a.config.Config().ExtProc.DrainTimeout.String())
 	case signal := <-failed:
 		if signal.ExitCode != 0 {
 			cause = errComponent
@@ -150,6 +160,7 @@ func running(lc fx.Lifecycle, shutdown fx.Shutdowner, log *slog.Logger, name str
 			cancel()
 			select {
 			case <-done:
+				log.Debug("a component has stopped", "component", name)
 				return nil
 			case <-stop.Done():
 				return fmt.Errorf("%s did not stop in time", name)
@@ -158,13 +169,15 @@ func running(lc fx.Lifecycle, shutdown fx.Shutdowner, log *slog.Logger, name str
 	})
 }
 
-// NewLogger makes the process's logger.
-func NewLogger(cfg config.Log, to io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: cfg.SlogLevel()}
+// NewLogger makes the process's logger, and what changes its level.
+func NewLogger(cfg config.Log, to io.Writer) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	level.Set(cfg.SlogLevel())
+	options := &slog.HandlerOptions{Level: level}
 	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(to, options))
+		return slog.New(slog.NewJSONHandler(to, options)), level
 	}
-	return slog.New(slog.NewTextHandler(to, options))
+	return slog.New(slog.NewTextHandler(to, options)), level
 }
 
 // replicaName is the host's name without dots; they separate the parts of a decision's id.

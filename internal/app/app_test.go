@@ -279,7 +279,8 @@ func (s *serves) Write(line []byte) (int, error) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	log := serves{then: cancel}
-	opts := Options{Version: "test", Log: NewLogger(config.Log{Level: "info", Format: "json"}, &log)}
+	logger, _ := NewLogger(config.Log{Level: "info", Format: "json"}, &log)
+	opts := Options{Version: "test", Log: logger}
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, quiet(), opts) }()
 	select {

@@ -14,7 +14,8 @@ import (
 
 // Explain shows what would become of a request. A policy that is asked for beside it counts whatever clients are believed.
 func (s *source) Explain(ctx context.Context, q admin.Question) (*admin.Explanation, error) {
-	req, err := s.cfg.ExtProc.Understand(&extproc.Preview{Path: q.Path, Headers: q.Headers, Body: q.Body})
+	cfg := s.configured.Config().ExtProc
+	req, err := cfg.Understand(&extproc.Preview{Path: q.Path, Headers: q.Headers, Body: q.Body})
 	if err == nil && q.Policy != "" {
 		err = askFor(req, q.Policy)
 	}

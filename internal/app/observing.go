@@ -15,7 +15,7 @@ import (
 // the last requests are told of, too.
 var tracingModule = fx.Module("tracing",
 	fx.Provide(func(lc fx.Lifecycle, shutdown fx.Shutdowner, cfg *config.Config, opts Options, log *slog.Logger,
-		reg prometheus.Registerer) (router.Observer, error) {
+		reg prometheus.Registerer) (*tracing.Tracer, error) {
 		if !cfg.Tracing.Enabled() {
 			return nil, nil //nolint:nilnil // nobody is one of the answers
 		}
@@ -27,5 +27,11 @@ var tracingModule = fx.Module("tracing",
 		}
 		running(lc, shutdown, log, "tracing", t.Run)
 		return t, nil
+	}),
+	fx.Provide(func(t *tracing.Tracer) router.Observer {
+		if t == nil {
+			return nil
+		}
+		return t
 	}),
 )

@@ -10,6 +10,7 @@ import (
 
 	"attache/internal/admin"
 	"attache/internal/config"
+	"attache/internal/reload"
 	"attache/internal/router"
 	"attache/internal/worker"
 	"attache/internal/worker/register"
@@ -20,9 +21,9 @@ import (
 var adminModule = fx.Module("admin",
 	fx.Provide(
 		func() *atomic.Bool { return new(atomic.Bool) }, // whether ext_proc takes requests
-		func(cfg *config.Config, opts Options, registry *worker.Registry, r *router.Router, control *xds.Server, w *windows,
+		func(opts Options, configured *reload.Reloader, registry *worker.Registry, r *router.Router, control *xds.Server, w *windows,
 			serving *atomic.Bool, shared *sharing, registrations *register.Registrations) *source {
-			return &source{cfg: cfg, version: opts.Version, started: time.Now(), registry: registry, router: r, control: control,
+			return &source{configured: configured, version: opts.Version, started: time.Now(), registry: registry, router: r, control: control,
 				windows: w, serving: serving, sharing: shared, registrations: registrations}
 		},
 		func(cfg *config.Config, src *source, log *slog.Logger, gatherer prometheus.Gatherer) (*admin.Server, error) {

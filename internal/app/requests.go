@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,8 @@ import (
 
 // extprocModule is what Envoy asks, and what Envoy tells afterwards, on one port.
 var extprocModule = fx.Module("extproc",
-	fx.Provide(func(cfg *config.Config, r *router.Router, log *slog.Logger, reg prometheus.Registerer, now func() time.Time) (*extproc.Server, error) {
+	fx.Provide(func(cfg *config.Config, r *router.Router, log *slog.Logger, reg prometheus.Registerer, now func() time.Time,
+		serving *atomic.Bool) (*extproc.Server, error) {
 		if !cfg.Tracing.Enabled() && !cfg.ExtProc.ResponseHeaders.Timing() {
 			now = nil // nobody looks
 		}
@@ -29,21 +31,18 @@ var extprocModule = fx.Module("extproc",
 		return extproc.New(extproc.Params{
 			Config: cfg.ExtProc, Router: r, DefaultPool: cfg.Pools[0].Name,
 			Gateway: extproc.Gateway{MessageTimeout: cfg.XDS.Gateway.MessageTimeout, MaxMessageTimeout: cfg.XDS.Gateway.MaxMessageTimeout},
-			Log:     log.With("component", "extproc"), Metrics: reg, Now: now,
+			Log:     log.With("component", "extproc"), Metrics: reg, Now: now, Ready: serving.Store,
 			Register: []func(grpc.ServiceRegistrar){logs.Register},
 		})
 	}),
 	fx.Provide(func(e *extproc.Server, c *xds.Server, a *admin.Server) Addrs {
 		return Addrs{ExtProc: e.Addr(), XDS: c.Addr(), Admin: a.Addr()}
 	}),
-	fx.Invoke(func(lc fx.Lifecycle, shutdown fx.Shutdowner, log *slog.Logger, s *extproc.Server, registry *worker.Registry,
-		serving *atomic.Bool) {
+	fx.Invoke(func(lc fx.Lifecycle, shutdown fx.Shutdowner, log *slog.Logger, s *extproc.Server, registry *worker.Registry) {
 		running(lc, shutdown, log, "extproc", func(ctx context.Context) error {
-			go becomeReady(ctx, registry, func() {
-				serving.Store(true)
-				s.SetReady(true)
-			})
-			context.AfterFunc(ctx, func() { serving.Store(false) })
+			var looking sync.WaitGroup
+			looking.Go(func() { becomeReady(ctx, registry, func() { s.SetReady(true) }) })
+			defer looking.Wait()
 			return s.Run(ctx)
 		})
 	}),

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"attache/internal/admin"
 	"attache/internal/config"
 	"attache/internal/prompt"
+	"attache/internal/reload"
 	"attache/internal/router"
 	"attache/internal/worker"
 	"attache/internal/worker/register"
@@ -18,15 +20,15 @@ import (
 
 // source shows the operator what the components know. It only translates.
 type source struct {
-	cfg      *config.Config
-	version  string
-	started  time.Time
-	registry *worker.Registry
-	router   *router.Router
-	control  *xds.Server
-	windows  *windows
-	serving  *atomic.Bool // ext_proc takes requests
-	sharing  *sharing
+	configured *reload.Reloader
+	version    string
+	started    time.Time
+	registry   *worker.Registry
+	router     *router.Router
+	control    *xds.Server
+	windows    *windows
+	serving    *atomic.Bool // ext_proc takes requests
+	sharing    *sharing
 
 	registrations *register.Registrations
 }
@@ -36,7 +38,7 @@ const lastMinute = time.Minute
 func (s *source) Status() admin.Status {
 	sum := s.windows.all.Summary(lastMinute)
 	st := admin.Status{
-		Version: s.version, StartedAt: s.started, Replica: s.cfg.Replica, Mode: s.mode(),
+		Version: s.version, StartedAt: s.started, Replica: s.configured.Config().Replica, Mode: s.mode(),
 		RequestsPerS: sum.RequestsPerS, ErrorsPerS: sum.ErrorsPerS, TTFTP50S: sum.TTFTP50S, TTFTP99S: sum.TTFTP99S, Reuse: sum.Reuse,
 	}
 	workers, feeds := s.workers()
@@ -70,6 +72,7 @@ func (s *source) Status() admin.Status {
 				"their blocks match none of them: give the pool its model's folder, prompt.model_dir, or turn events off", p.Name, p.Why))
 		}
 	}
+	st.Warnings = append(st.Warnings, s.stale()...)
 	if st.ErrorsTotal > 0 {
 		st.Errors = []admin.Tally{{Name: "failed requests", Total: st.ErrorsTotal}}
 	}
@@ -81,6 +84,18 @@ func (s *source) Status() admin.Status {
 		}
 	}
 	return st
+}
+
+// stale says what of the configuration file is not in effect.
+func (s *source) stale() (warnings []string) {
+	state := s.configured.State()
+	if state.Mistake != nil {
+		warnings = append(warnings, fmt.Sprintf("the configuration file is bad, and what ran before goes on: %v", state.Mistake))
+	}
+	if len(state.Waiting) > 0 {
+		warnings = append(warnings, "restart to apply: "+strings.Join(config.Restarts(state.Waiting), ", "))
+	}
+	return warnings
 }
 
 // mode says how Envoy gets its configuration, by what is connected.
@@ -190,12 +205,12 @@ func (s *source) Decisions(limit int) []admin.Decision {
 
 func (s *source) Series() admin.Series { return s.windows.all.Series() }
 
-func (s *source) Config() string { return s.cfg.YAML() }
+func (s *source) Config() string { return s.configured.Config().YAML() }
 
 func (s *source) Ready() admin.Readiness {
 	set := s.registry.Set()
 	ready, all := 0, len(set.All())
-	for _, p := range s.cfg.Pools {
+	for _, p := range s.configured.Config().Pools {
 		ready += len(set.Eligible(p.Name))
 	}
 	workers := admin.Check{Name: "workers", State: admin.OK, Detail: fmt.Sprintf("%d of %d workers ready", ready, all)}
@@ -222,7 +237,18 @@ func (s *source) Ready() admin.Readiness {
 			control.State, control.Detail = admin.Degraded, fmt.Sprintf("Envoy %s refused its configuration: %s", n.ID, n.LastNack)
 		}
 	}
-	return admin.Readiness{Checks: append([]admin.Check{workers, extproc, control}, s.sharing.checks()...)}
+	checks := append([]admin.Check{workers, extproc, control}, s.sharing.checks()...)
+	if file := s.configured.File(); file != "" {
+		configured, state := admin.Check{Name: "config", State: admin.OK, Detail: "as in " + file}, s.configured.State()
+		if len(state.Waiting) > 0 {
+			configured.Detail = "restart to apply: " + strings.Join(config.Restarts(state.Waiting), ", ")
+		}
+		if state.Mistake != nil {
+			configured.State, configured.Detail = admin.Degraded, fmt.Sprintf("the file is bad, and what ran before goes on: %v", state.Mistake)
+		}
+		checks = append(checks, configured)
+	}
+	return admin.Readiness{Checks: checks}
 }
 
 func (s *source) Live() error { return nil }

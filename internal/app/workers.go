@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -20,30 +19,15 @@ var workersModule = fx.Module("workers",
 	fx.Provide(func(cfg *config.Config, log *slog.Logger, reg prometheus.Registerer) (*worker.Registry, error) {
 		return worker.New(cfg.Workers, log.With("component", "workers"), reg)
 	}),
-	fx.Invoke(func(lc fx.Lifecycle, shutdown fx.Shutdowner, cfg *config.Config, registry *worker.Registry, log *slog.Logger) error {
-		for _, pool := range cfg.Pools {
-			if len(pool.Workers) == 0 {
-				continue
-			}
-			specs, err := worker.Static(pool.Name, pool.Engine, pool.Workers)
-			if err != nil {
-				return fmt.Errorf("pool %s: %w", pool.Name, err)
-			}
-			registry.Apply("static/"+pool.Name, specs)
+	fx.Provide(worker.NewConfigured),
+	fx.Invoke(func(lc fx.Lifecycle, shutdown fx.Shutdowner, cfg *config.Config, registry *worker.Registry, sources *worker.Configured, log *slog.Logger) error {
+		commit, err := sources.Prepare(sourcesOf(cfg))
+		if err != nil {
+			return err
 		}
+		commit()
 		running(lc, shutdown, log, "workers", registry.Run)
-		for _, pool := range cfg.Pools {
-			if pool.WorkersFile == "" {
-				continue
-			}
-			source := registry.Source("file/" + pool.Name)
-			file, err := worker.OpenFile(worker.FileParams{Path: pool.WorkersFile, Pool: pool.Name, Engine: pool.Engine, Log: log,
-				Apply: source.Apply, Good: source.Confirm, Bad: func(err error) { registry.BadFile(err); source.Failed(err) }})
-			if err != nil {
-				return err
-			}
-			running(lc, shutdown, log, "workers file "+pool.WorkersFile, func(ctx context.Context) error { return file.Run(ctx) })
-		}
+		running(lc, shutdown, log, "workers files", sources.Run)
 		for _, pool := range cfg.Pools {
 			for _, c := range pool.Discovery.DNS {
 				name := dns.New(dns.Params{Config: c, Pool: pool.Name, Fallback: pool.Engine, Resolver: &net.Resolver{PreferGo: true},
@@ -62,3 +46,12 @@ var workersModule = fx.Module("workers",
 		return nil
 	}),
 )
+
+// sourcesOf are where the workers of every pool come from.
+func sourcesOf(cfg *config.Config) []worker.ConfiguredPool {
+	all := make([]worker.ConfiguredPool, len(cfg.Pools))
+	for i, p := range cfg.Pools {
+		all[i] = worker.ConfiguredPool{Pool: p.Name, Engine: p.Engine, Addresses: p.Workers, File: p.WorkersFile}
+	}
+	return all
+}

@@ -71,8 +71,8 @@ type Config struct {
 type Pool struct {
 	router.PoolConfig `yaml:",inline"`
 
-	// Workers are the addresses of the pool's engines, "host:port". A host name is resolved once, at start; use discovery or
-	// workers_file where addresses change.
+	// Workers are the addresses of the pool's engines, "host:port". A host name is resolved at start and whenever the configuration
+	// is taken in again; use discovery or workers_file where addresses change.
 	Workers []string `yaml:"workers"`
 	// WorkersFile is a YAML or JSON file with further workers (docs/operations.md), and with what is only said of single ones:
 	// labels, which requests may ask for, a role, a limit of requests in flight. It is watched, and a change takes effect within
@@ -230,27 +230,44 @@ func Load(path string) (*Config, error) {
 
 // Parse is Load for text that is already there; name is what errors call it.
 func Parse(name string, text []byte) (*Config, error) {
+	c, s, err := read(name, text)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Validate(); err != nil {
+		return nil, s.located(name, err)
+	}
+	return c, nil
+}
+
+// Read is Parse without validation, for the configuration of another process: what is named there may not be here.
+func Read(name string, text []byte) (*Config, error) {
+	c, _, err := read(name, text)
+	return c, err
+}
+
+func read(name string, text []byte) (*Config, *shape, error) {
 	c := Default()
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if !utf8.Valid(text) {
-		return nil, fmt.Errorf("%s: must be a text in UTF-8", name)
+		return nil, nil, fmt.Errorf("%s: must be a text in UTF-8", name)
 	}
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		return nil, syntax(name, err)
+		return nil, nil, syntax(name, err)
 	}
 	if len(file.Docs) > 1 {
-		return nil, fmt.Errorf(`%s: must be one YAML document; a line "---" or "..." begins a second one`, name)
+		return nil, nil, fmt.Errorf(`%s: must be one YAML document; a line "---" or "..." begins a second one`, name)
 	}
 	s := shape{lines: map[string]int{}}
 	if len(file.Docs) == 1 && file.Docs[0].Body != nil && file.Docs[0].Body.Type() != ast.NullType && file.Docs[0].Body.Type() != ast.CommentType {
 		body := file.Docs[0].Body
 		s.value(body, reflect.TypeFor[Config](), "")
 		if err := s.check.Err(); err != nil {
-			return nil, s.located(name, err)
+			return nil, nil, s.located(name, err)
 		}
 		if err := yaml.NodeToValue(body, &c, yaml.Strict(), yaml.CustomUnmarshaler(duration)); err != nil {
-			return nil, syntax(name, err)
+			return nil, nil, syntax(name, err)
 		}
 	}
 	for i := range c.Pools {
@@ -258,10 +275,7 @@ func Parse(name string, text []byte) (*Config, error) {
 			c.Pools[i].Engine = worker.Auto
 		}
 	}
-	if err := c.Validate(); err != nil {
-		return nil, s.located(name, err)
-	}
-	return &c, nil
+	return &c, &s, nil
 }
 
 // duration reads what time.ParseDuration reads, 0 without a unit included, which the YAML library takes for a number.

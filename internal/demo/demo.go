@@ -171,7 +171,8 @@ func (s *stage) startAttache(ctx context.Context) error {
 		return err
 	}
 	context.AfterFunc(ctx, func() { _ = log.Close() })
-	if s.app, err = app.New(&cfg, app.Options{Version: s.opts.Version, Log: app.NewLogger(config.Log{Level: "warn", Format: "text"}, log)}); err != nil {
+	logger, _ := app.NewLogger(config.Log{Level: "warn", Format: "text"}, log)
+	if s.app, err = app.New(&cfg, app.Options{Version: s.opts.Version, Log: logger}); err != nil {
 		return err
 	}
 	return s.app.Start(ctx)

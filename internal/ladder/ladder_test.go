@@ -58,7 +58,8 @@ var rungs = map[string][]string{
 	"indexer/events/zmtp":                  {},
 	"internal/state":                       {},
 	"internal/state/statetest":             {"internal/proc", "internal/state"}, // of tests only
-	"internal/worker":                      {},
+	"internal/worker":                      {"internal/watch"},
+	"internal/watch":                       {},
 	"scoring":                              {"internal/block"},
 	"scoring/queue":                        {},
 	"internal/block":                       {},
@@ -76,6 +77,7 @@ var rungs = map[string][]string{
 	// Workers that register themselves, and what makes them do it.
 	"internal/worker/register": {"internal/worker"},
 	"internal/join":            {"internal/worker", "internal/worker/register"},
+	"internal/reload":          {"internal/config", "internal/watch"},
 }
 
 var everybody = []string{"internal/field", "internal/slot"}

@@ -16,22 +16,23 @@ import (
 type attempt struct {
 	*scratch
 
-	router  *Router
-	req     *Request
-	pool    *pool
-	names   modelNames
-	set     *worker.Set
-	rec     *record
-	ranked  []scoring.Ranked // once it is booked
-	started time.Time
-	waited  time.Duration // at the gate
-	session uint64        // that it belongs to; 0 none
-	limits  scoring.Limits
-	weights scoring.DynamoOverride
-	only    slot.Slot // that its session must go to; slot.None: it may go to others
-	screen  screen
-	out     excluded // who may not serve
-	dry     bool     // it is only explained: nothing may remember it
+	router   *Router
+	settings *settings // from begin to end
+	req      *Request
+	pool     *pool
+	names    modelNames
+	set      *worker.Set
+	rec      *record
+	ranked   []scoring.Ranked // once it is booked
+	started  time.Time
+	waited   time.Duration // at the gate
+	session  uint64        // that it belongs to; 0 none
+	limits   scoring.Limits
+	weights  scoring.DynamoOverride
+	only     slot.Slot // that its session must go to; slot.None: it may go to others
+	screen   screen
+	out      excluded // who may not serve
+	dry      bool     // it is only explained: nothing may remember it
 
 	began   time.Time // what phases count from
 	clocked bool      // every phase is timed
@@ -58,7 +59,8 @@ func (r *Router) examine(ctx context.Context, req *Request, a *attempt) error {
 	if req.Scan != nil {
 		model = cmp.Or(req.Hints.Model, req.Scan.ModelText(req.Body))
 	}
-	p, rewrite, ok := r.models.find(model)
+	a.settings = r.settings.Load()
+	p, rewrite, ok := a.settings.models.find(model)
 	if !ok {
 		return &UnknownModelError{Model: model, Known: r.Models()}
 	}
@@ -81,7 +83,7 @@ func (r *Router) examine(ctx context.Context, req *Request, a *attempt) error {
 	a.measure()
 	a.demand = scoring.Demand{
 		PromptTokens: a.chain.Tokens, BlockTokens: a.chain.BlockTokens, OutputTokens: req.Hints.OutputTokens, Chain: a.chain.Hashes,
-		Key: a.session, Policy: req.Hints.Policy,
+		Key: a.session, Policy: p.scorer.Deciding(req.Hints.Policy),
 	}
 	a.limit()
 	a.weigh()
@@ -136,11 +138,11 @@ func (a *attempt) bind(now time.Time) {
 	if !bound {
 		return
 	}
-	a.demand.Sticky = kept || a.router.cfg.Affinity.Mode == affinitySoft
+	a.demand.Sticky = kept || a.settings.Affinity.Mode == affinitySoft
 	for i := range a.candidates {
 		if c := &a.candidates[i]; c.Slot == to {
 			c.Bound = true
-			if a.router.cfg.Affinity.Mode == affinityHard {
+			if a.settings.Affinity.Mode == affinityHard {
 				a.candidates[0], a.only = *c, to
 				a.candidates = a.candidates[:1]
 			}
@@ -176,7 +178,7 @@ func (a *attempt) book() bool {
 
 // remember binds the request's session to the rank that was chosen.
 func (a *attempt) remember() {
-	cfg, ttl := &a.router.cfg.Affinity, a.req.Hints.CacheTTL
+	cfg, ttl := &a.settings.Affinity, a.req.Hints.CacheTTL
 	kept := ttl > 0
 	if cfg.Mode != affinityOff || a.rec.policy == scoring.PolicySession {
 		ttl = max(ttl, cfg.TTL)

@@ -145,7 +145,7 @@ func (a *attempt) compete(now time.Time) {
 
 // cached is how many tokens of the prompt a slot need not compute, and what share of them is not to be counted on.
 func (a *attempt) cached(s slot.Slot, now time.Time) (tokens int, doubt float64) {
-	blocks, doubt := a.held.of(a.pool, &a.router.cfg.Events, s, now)
+	blocks, doubt := a.held.of(a.pool, &a.settings.Events, s, now)
 	size := a.chain.BlockTokens
 	most := max(0, (a.chain.Tokens-1)/size*size) // engines compute the last token of a prompt, whatever they hold
 	return min(blocks*size, most), doubt
@@ -202,7 +202,7 @@ func (r *Router) sweepFlights(ctx context.Context) {
 		}
 		for _, p := range r.pools {
 			if p.flights.count() > 0 {
-				p.flights.sweep(p.ledger, r.now(), r.cfg.Events.Speculation)
+				p.flights.sweep(p.ledger, r.now(), r.settings.Load().Events.Speculation)
 			}
 		}
 	}

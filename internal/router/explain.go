@@ -173,7 +173,7 @@ func (a *attempt) contenders(d *scoring.Demand, most int) []Contender {
 
 // foresee says what the gate would do with the request, whose best candidate has room or has none.
 func (a *attempt) foresee(saturated bool) (w Waiting, refusal error) {
-	g, cfg := a.pool.gate, &a.router.cfg
+	g, cfg := a.pool.gate, a.settings
 	if a.demand.Limits == nil {
 		return Waiting{}, nil
 	}

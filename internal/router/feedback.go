@@ -259,11 +259,11 @@ func (r *Router) Run(ctx context.Context) error {
 				noted = r.now()
 			}
 			r.expire()
-			r.metrics.forgotten(r.table.forget(r.now().Add(-r.cfg.FeedbackTTL), r.tell))
+			r.metrics.forgotten(r.table.forget(r.now().Add(-r.settings.Load().FeedbackTTL), r.tell))
 			r.refreshCapacities()
 			r.hold()
 			for _, p := range r.pools {
-				p.remote.upkeep(r.now(), r.cfg.FeedbackTTL)
+				p.remote.upkeep(r.now(), r.settings.Load().FeedbackTTL)
 			}
 			r.probe(ctx)
 		}
@@ -272,10 +272,11 @@ func (r *Router) Run(ctx context.Context) error {
 
 // expire gives up bookings whose ends must have been lost.
 func (r *Router) expire() {
+	ttl := r.settings.Load().BookingTTL
 	for _, p := range r.pools {
-		if n := p.scorer.Expire(r.cfg.BookingTTL); n > 0 {
+		if n := p.scorer.Expire(ttl); n > 0 {
 			r.metrics.expired.WithLabelValues(p.name).Add(float64(n))
-			r.log.Warn("requests have run too long and are not counted as load any more", "pool", p.name, "requests", n, "booking_ttl", r.cfg.BookingTTL)
+			r.log.Warn("requests have run too long and are not counted as load any more", "pool", p.name, "requests", n, "booking_ttl", ttl)
 		}
 	}
 }
@@ -298,7 +299,7 @@ func (r *Router) Load(ctx context.Context) error {
 // hold keeps the blocks of requests that run from being taken for evicted, and works out what memory is worth.
 func (r *Router) hold() {
 	r.table.each((*record).hold)
-	if r.cfg.Auto {
+	if r.settings.Load().Auto {
 		for _, p := range r.pools {
 			p.refreshTrust()
 		}

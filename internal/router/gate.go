@@ -51,8 +51,8 @@ type gate struct {
 	router *Router
 	pool   *pool
 	start  time.Time
-	fair   bool          // some class is fair among flows
 	wake   chan struct{} // room may have come; capacity 1
+	fair   atomic.Bool   // some class is fair among flows
 	length atomic.Int64  // requests that wait, as of when mu was free last
 
 	mu     sync.Mutex // guards what follows; unlock frees it
@@ -73,10 +73,28 @@ type waiting struct {
 }
 
 func newGate(r *Router, p *pool, cfg queue.Config) *gate {
-	return &gate{
-		router: r, pool: p, start: r.now(), fair: slices.ContainsFunc(cfg.Classes, func(c queue.ClassConfig) bool { return c.Fair }),
-		wake: make(chan struct{}, 1), queue: queue.New[*waiting](cfg),
-	}
+	g := &gate{router: r, pool: p, start: r.now(), wake: make(chan struct{}, 1), queue: queue.New[*waiting](cfg)}
+	g.fair.Store(fair(cfg))
+	return g
+}
+
+func fair(cfg queue.Config) bool {
+	return slices.ContainsFunc(cfg.Classes, func(c queue.ClassConfig) bool { return c.Fair })
+}
+
+// reconfigure lets requests wait as another configuration says. Those that wait go on to, and whether there is room for them the new
+// limits say: else the old ones would hold up whoever comes later.
+func (g *gate) reconfigure(s *settings) {
+	g.mu.Lock()
+	g.queue.Reconfigure(g.now(), s.Queue)
+	g.queue.Each(func(e *queue.Entry[*waiting]) {
+		w := e.Value
+		w.limits = s.limitsOf(w.req)
+		w.demand.Limits = &w.limits // none are limits, too: a worker may have its own
+	})
+	g.fair.Store(fair(s.Queue))
+	g.unlock()
+	g.poke() // there may be room by the new limits
 }
 
 // now is the time as the queue counts it.
@@ -89,16 +107,20 @@ func (g *gate) unlock() {
 
 // limit puts the limits that hold for the request into its demand, if there are any.
 func (a *attempt) limit() {
-	cfg := &a.router.cfg
-	a.limits = scoring.Limits{
-		InFlight: cfg.MaxInFlight, PrefillTokens: cfg.Saturation.PrefillTokens, KVShare: cfg.Saturation.KVShare, TTFT: cfg.Saturation.TTFT,
-	}
-	if own := a.req.Hints.TTFT; own > 0 && cfg.Queue.Enabled() && (a.limits.TTFT == 0 || own < a.limits.TTFT) {
-		a.limits.TTFT = own
-	}
-	if a.limits != (scoring.Limits{}) {
+	if a.limits = a.settings.limitsOf(a.req); a.limits != (scoring.Limits{}) {
 		a.demand.Limits = &a.limits
 	}
+}
+
+// limitsOf are the limits that hold for a request.
+func (s *settings) limitsOf(req *Request) scoring.Limits {
+	limits := scoring.Limits{
+		InFlight: s.MaxInFlight, PrefillTokens: s.Saturation.PrefillTokens, KVShare: s.Saturation.KVShare, TTFT: s.Saturation.TTFT,
+	}
+	if own := req.Hints.TTFT; own > 0 && s.Queue.Enabled() && (limits.TTFT == 0 || own < limits.TTFT) {
+		limits.TTFT = own
+	}
+	return limits
 }
 
 // pass books the request, now or when there is room for it. The error is a *ShedError, *NoWorkerError or the context's.
@@ -124,14 +146,13 @@ func (g *gate) pass(ctx context.Context, a *attempt) error {
 	case w.err != nil:
 		return w.err
 	case w.why != "":
-		return &ShedError{Pool: g.pool.name, Reason: w.why, RetryAfter: g.router.cfg.RetryAfter}
+		return &ShedError{Pool: g.pool.name, Reason: w.why, RetryAfter: a.settings.RetryAfter}
 	}
 	return nil
 }
 
 // enter books the request at once if there is room and it is before all that wait; else w waits from then on.
 func (g *gate) enter(a *attempt) (w *waiting, err error) {
-	r := g.router
 	g.mu.Lock()
 	defer g.unlock()
 	idle := g.queue.Len() == 0
@@ -140,14 +161,14 @@ func (g *gate) enter(a *attempt) (w *waiting, err error) {
 		return nil, nil
 	}
 	switch {
-	case !r.cfg.Queue.Enabled():
-		no := &ShedError{Pool: g.pool.name, Reason: queue.RejectedSaturated, RetryAfter: r.cfg.RetryAfter}
-		if most := r.cfg.MaxInFlight; *a.demand.Limits == (scoring.Limits{InFlight: most}) {
+	case !a.settings.Queue.Enabled():
+		no := &ShedError{Pool: g.pool.name, Reason: queue.RejectedSaturated, RetryAfter: a.settings.RetryAfter}
+		if most := a.settings.MaxInFlight; *a.demand.Limits == (scoring.Limits{InFlight: most}) {
 			no.Limit = most
 		}
 		return nil, no
 	case g.closed:
-		return nil, &ShedError{Pool: g.pool.name, Reason: queue.RejectedShuttingDown, RetryAfter: r.cfg.RetryAfter}
+		return nil, &ShedError{Pool: g.pool.name, Reason: queue.RejectedShuttingDown, RetryAfter: a.settings.RetryAfter}
 	}
 	entry := g.entryOf(a)
 	first := g.queue.Backlog(entry.Class, entry.Lane) == 0
@@ -351,14 +372,14 @@ func (g *gate) depth() int { return int(g.length.Load()) }
 
 // attained tells the queue what a flow was given: the prompt of a request that is dispatched. The lock must be held.
 func (g *gate) attained(a *attempt) {
-	if g.fair {
+	if g.fair.Load() {
 		g.queue.Served(g.now(), a.flow(), a.chain.Tokens, 0)
 	}
 }
 
 // served tells the queue what else a flow was given: once its answer is known, or by another replica.
 func (g *gate) served(flow string, input, output int) {
-	if !g.fair || input+output == 0 {
+	if !g.fair.Load() || input+output == 0 {
 		return
 	}
 	g.mu.Lock()
@@ -385,9 +406,7 @@ func (g *gate) waiting() (w replica.Waiting) {
 func (r *Router) runGates(ctx context.Context) (wait func()) {
 	var running sync.WaitGroup
 	for _, p := range r.pools {
-		if r.cfg.Queue.Enabled() {
-			running.Go(func() { p.gate.run(ctx) })
-		}
+		running.Go(func() { p.gate.run(ctx) }) // also where nobody waits: that may be configured later
 	}
 	return running.Wait
 }

@@ -638,7 +638,7 @@ func TestWhatIsHeldIsLookedAtAgain(t *testing.T) {
 func TestAnObjectiveDoesNotLoosenTheLimit(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Queue.Limits.Requests, c.Saturation.TTFT = 1, time.Second }, nil, one()...)
 	for own, want := range map[time.Duration]time.Duration{0: time.Second, 100 * time.Millisecond: 100 * time.Millisecond, time.Minute: time.Second} {
-		a := attempt{scratch: new(scratch), router: w.Router, req: &Request{Hints: hints.Hints{TTFT: own}}}
+		a := attempt{scratch: new(scratch), router: w.Router, settings: w.settings.Load(), req: &Request{Hints: hints.Hints{TTFT: own}}}
 		if a.limit(); a.limits.TTFT != want || a.demand.Limits == nil {
 			t.Errorf("objective %v: limit %v, want %v", own, a.limits.TTFT, want)
 		}

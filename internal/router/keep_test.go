@@ -124,8 +124,8 @@ func TestNobodyTellsWhatBecameOfIt(t *testing.T) {
 	w, k := keepingWorld(t)
 	d := w.ask(t)
 	d.Done.End()
-	w.clock = w.clock.Add(w.cfg.FeedbackTTL + time.Second)
-	w.table.forget(w.clock.Add(-w.cfg.FeedbackTTL), w.tell)
+	w.clock = w.clock.Add(w.settings.Load().FeedbackTTL + time.Second)
+	w.table.forget(w.clock.Add(-w.settings.Load().FeedbackTTL), w.tell)
 	if len(k.places) != 1 || k.places[0] == nil || k.places[0].Worker.Name != d.Worker {
 		t.Errorf("%v", k.places)
 	}

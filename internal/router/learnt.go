@@ -21,10 +21,10 @@ const learntEvery = 30 * time.Second
 
 // learntPath is where what the pool's scoring has learnt is kept; "" nowhere.
 func (r *Router) learntPath(p *pool) string {
-	if r.cfg.LearntDir == "" {
+	if r.settings.Load().LearntDir == "" {
 		return ""
 	}
-	return filepath.Join(r.cfg.LearntDir, p.name+".learnt.json")
+	return filepath.Join(r.settings.Load().LearntDir, p.name+".learnt.json")
 }
 
 // remind brings back what the scoring of all pools had learnt before a restart.

@@ -82,7 +82,7 @@ func TestARequestThatNobodyTimes(t *testing.T) {
 	d.Done.Sent()
 	d.Done.End()
 	w.clock = w.clock.Add(2 * time.Minute)
-	w.table.forget(w.clock.Add(-w.cfg.FeedbackTTL), w.tell)
+	w.table.forget(w.clock.Add(-w.settings.Load().FeedbackTTL), w.tell)
 	if len(o.all) != 1 {
 		t.Fatalf("%d requests shown, want the one that nobody reported", len(o.all))
 	}

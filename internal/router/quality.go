@@ -49,7 +49,7 @@ func newQuality(reg prometheus.Registerer, r *Router) *quality {
 	for _, p := range r.pools {
 		q.misses.WithLabelValues(p.name)
 		q.regret.WithLabelValues(p.name)
-		p.tenants.most, p.tenants.make = r.cfg.Tenants, func(tenant string) *tenantTokens { return q.tokensOf(p.name, tenant) }
+		p.tenants.make = func(tenant string) *tenantTokens { return q.tokensOf(p.name, tenant) }
 	}
 	return q
 }

@@ -55,14 +55,13 @@ type Registry interface {
 
 // Router decides. Safe for concurrent use.
 type Router struct {
-	cfg      Config
+	settings atomic.Pointer[settings]
 	replica  string
 	now      func() time.Time
 	log      *slog.Logger
 	workers  Registry
 	pools    []*pool
 	byName   map[string]*pool
-	models   models
 	metrics  *metrics
 	quality  *quality
 	table    table
@@ -109,7 +108,7 @@ type Params struct {
 // New makes a router for at least one pool. The configuration must have been validated.
 func New(p Params) (*Router, error) {
 	r := &Router{
-		cfg: p.Config, replica: p.Replica, now: p.Now, log: p.Log, workers: p.Workers, observer: p.Observer, keeper: p.Keeper, keeps: p.Keeps,
+		replica: p.Replica, now: p.Now, log: p.Log, workers: p.Workers, observer: p.Observer, keeper: p.Keeper, keeps: p.Keeps,
 		byName: map[string]*pool{}, scratch: sync.Pool{New: func() any { return new(scratch) }},
 	}
 	r.table.init()
@@ -120,11 +119,7 @@ func New(p Params) (*Router, error) {
 		if err != nil {
 			return nil, err
 		}
-		cost := p.Config.Scoring
-		if pc.Scoring != nil {
-			cost = *pc.Scoring
-		}
-		scorer, err := scoring.New(cost, p.Now, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), labelled)
+		scorer, err := scoring.New(p.Config.scoringOf(&pc), p.Now, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), labelled)
 		if err != nil {
 			return nil, err
 		}
@@ -146,10 +141,11 @@ func New(p Params) (*Router, error) {
 			made.watcher = p.Watch(pc.Name)
 		}
 		made.gate, made.sessions.most, made.remote = newGate(r, made, p.Config.Queue), p.Config.Affinity.Sessions, newRemote(r, made)
+		made.tenants.most.Store(int64(p.Config.Tenants))
 		r.pools = append(r.pools, made)
 		r.byName[pc.Name] = made
 	}
-	r.models = newModels(p.Pools, r.pools)
+	r.settings.Store(&settings{Config: p.Config, models: newModels(p.Pools, r.pools)})
 	r.metrics = newMetrics(p.Metrics, r)
 	r.quality = newQuality(p.Metrics, r)
 	return r, nil
@@ -213,7 +209,7 @@ func (r *Router) decide(a *attempt) *Decision {
 	var space [256]byte
 	list := rec.appendID(space[:0]) // the id and the list are one string, of which each is a part
 	endOfID := len(list)
-	for i := 0; i < len(rec.ranked) && len(rec.named) < r.cfg.Alternatives; i++ {
+	for i := 0; i < len(rec.ranked) && len(rec.named) < a.settings.Alternatives; i++ {
 		w := set.BySlot(rec.ranked[i].Slot)
 		if slices.Contains(rec.named, w) {
 			continue // another rank of it
@@ -278,11 +274,12 @@ type modelNames struct{ asked, sent string }
 // Models lists the model names that are served, sorted: what the configuration names, and for a pool that takes every
 // name what its engines say they serve.
 func (r *Router) Models() []string {
-	names := r.models.names()
-	if !r.models.any {
+	models := &r.settings.Load().models
+	names := models.names()
+	if !models.any {
 		return names
 	}
-	for _, w := range r.workers.Set().Pool(r.models.first.name) {
+	for _, w := range r.workers.Set().Pool(models.first.name) {
 		if served := w.Stats().Model; served != "" && !slices.Contains(names, served) {
 			names = append(names, served)
 		}

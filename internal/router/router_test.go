@@ -400,12 +400,12 @@ func TestUnheardDecisionsAreForgotten(t *testing.T) {
 	running, ended := w.route(t, "m", "x"), w.route(t, "m", "x")
 	ended.Done.End()
 	w.clock = w.clock.Add(2 * time.Minute)
-	if n := w.table.forget(w.clock.Add(-w.cfg.FeedbackTTL), w.tell); n != 1 {
+	if n := w.table.forget(w.clock.Add(-w.settings.Load().FeedbackTTL), w.tell); n != 1 {
 		t.Errorf("%d forgotten, want the one that ended", n)
 	}
 	running.Done.End()
 	w.clock = w.clock.Add(2 * time.Minute)
-	if n := w.table.forget(w.clock.Add(-w.cfg.FeedbackTTL), w.tell); n != 1 {
+	if n := w.table.forget(w.clock.Add(-w.settings.Load().FeedbackTTL), w.tell); n != 1 {
 		t.Errorf("%d forgotten at last, want 1", n)
 	}
 }

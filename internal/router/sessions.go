@@ -44,9 +44,8 @@ func (c AffinityConfig) Validate() error {
 // sessions remember which rank answered a session last, for a while: the least recently used are forgotten first. Safe for
 // concurrent use.
 type sessions struct {
-	most int
-
 	mu    sync.Mutex // guards what follows
+	most  int
 	byKey map[uint64]*list.Element
 	order list.List // of *session, the one used last in front
 }
@@ -90,9 +89,22 @@ func (s *sessions) bind(b session, now time.Time, ttl time.Duration) {
 		return
 	}
 	s.byKey[b.key] = s.order.PushFront(&b)
+	s.trim()
+}
+
+// trim forgets those used longest ago that are too many. The lock must be held.
+func (s *sessions) trim() {
 	for s.order.Len() > s.most {
 		s.remove(s.order.Back())
 	}
+}
+
+// limit changes how many are remembered.
+func (s *sessions) limit(most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.most = most
+	s.trim()
 }
 
 // find is the rank that a session is bound to, and whether a request asked for that; ok is false when it is to none.

@@ -2,6 +2,7 @@ package router
 
 import (
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,7 +11,7 @@ import (
 // tenants are the figures of a pool's tenants. Their number is bounded, because clients may be able to choose their names: the first
 // so many have their own, all others share those of otherTenant. Requests that name no tenant are not counted. Safe for concurrent use.
 type tenants struct {
-	most  int
+	most  atomic.Int64
 	make  func(name string) *tenantTokens
 	mu    sync.RWMutex // guards named and other
 	named map[string]*tenantTokens
@@ -29,7 +30,7 @@ const (
 
 // of finds a tenant's counters; nil: it is not counted.
 func (t *tenants) of(name string) *tenantTokens {
-	if name == "" || t.most == 0 {
+	if name == "" || t.most.Load() == 0 {
 		return nil
 	}
 	t.mu.RLock()
@@ -48,7 +49,7 @@ func (t *tenants) add(name string) *tenantTokens {
 	if c := t.named[name]; c != nil {
 		return c
 	}
-	if len(t.named) < t.most && len(name) <= longestTenant && utf8.ValidString(name) && name != otherTenant {
+	if len(t.named) < int(t.most.Load()) && len(name) <= longestTenant && utf8.ValidString(name) && name != otherTenant {
 		if t.named == nil {
 			t.named = map[string]*tenantTokens{}
 		}

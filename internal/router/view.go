@@ -167,10 +167,11 @@ func (r *Router) Pools() []PoolView {
 }
 
 func (r *Router) modelsOf(p *pool) []string {
-	if r.models.any {
+	models := &r.settings.Load().models
+	if models.any {
 		return r.Models()
 	}
-	return r.models.of(p)
+	return models.of(p)
 }
 
 // Worker shows one worker of a pool; the zero view when the pool is not known.
@@ -197,10 +198,10 @@ func (r *Router) Worker(pool, name string, s slot.Slot) WorkerView {
 
 // Indexes shows what is remembered of every pool, in the order of the configuration.
 func (r *Router) Indexes() []IndexView {
-	views := make([]IndexView, len(r.pools))
+	cfg, views := r.settings.Load(), make([]IndexView, len(r.pools))
 	for i, p := range r.pools {
-		views[i] = IndexView{Pool: p.name, Told: p.ledger.Stats(), MaxBytes: int(r.cfg.Events.Index.MaxBytes), Sent: p.index.Stats(),
-			MaxBlocks: r.cfg.Index.MaxBlocks}
+		views[i] = IndexView{Pool: p.name, Told: p.ledger.Stats(), MaxBytes: int(cfg.Events.Index.MaxBytes), Sent: p.index.Stats(),
+			MaxBlocks: cfg.Index.MaxBlocks}
 	}
 	return views
 }

@@ -25,7 +25,7 @@ import (
 
 // Tracer makes spans of finished requests; it is the router's Observer. Safe for concurrent use.
 type Tracer struct {
-	ratio    float64
+	ratio    atomic.Pointer[float64]
 	draw     func() float64 // from [0, 1)
 	queue    chan *router.Finished
 	exporter *counted
@@ -59,9 +59,10 @@ func New(p Params) (*Tracer, error) {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "attache_tracing_" + name, Help: help})
 	}
 	t := &Tracer{
-		ratio: p.Config.Ratio, draw: rand.Float64, queue: make(chan *router.Finished, p.Config.Queue),
+		draw: rand.Float64, queue: make(chan *router.Finished, p.Config.Queue),
 		dropped: counter("dropped_total", "Finished requests whose spans were dropped because too many waited for the collector."),
 	}
+	t.Reconfigure(p.Config)
 	t.exporter = &counted{SpanExporter: exporter, log: p.Log,
 		sent:   counter("spans_total", "Spans that the collector took."),
 		failed: counter("failed_spans_total", "Spans that the collector did not take."),
@@ -124,8 +125,12 @@ func (t *Tracer) sampled(f *router.Finished) bool {
 	if f.Parent.Valid() {
 		return f.Parent.Sampled()
 	}
-	return t.draw() < t.ratio
+	return t.draw() < *t.ratio.Load()
 }
+
+// Reconfigure traces another share of the requests that are over from now on; of the configuration only Ratio counts. It is safe for
+// concurrent use.
+func (t *Tracer) Reconfigure(cfg Config) { t.ratio.Store(&cfg.Ratio) }
 
 // lastSpans is how long the collector may take for what is left at the end.
 const lastSpans = 3 * time.Second

@@ -16,7 +16,7 @@ import (
 // askCanary asks a worker that answered its health check for a token, if no request succeeded on it for a while. What it answers counts
 // as its health: a process can be there, and listen, without anything coming out of it.
 func (r *Registry) askCanary(ctx context.Context, spec Spec, h health, proven *proof) health {
-	cfg := r.cfg.Health.Canary
+	cfg := r.cfg.Load().Health.Canary
 	if !h.ok || cfg.Interval == 0 || proven.since() < cfg.Interval {
 		return h
 	}
@@ -40,7 +40,7 @@ const maxCanary = 64 << 10
 
 // complete asks for one token. An engine that refuses the request as such does not show whether it would generate.
 func (r *Registry) complete(ctx context.Context, spec Spec) (cause string, failed bool) {
-	cfg := r.cfg.Health.Canary
+	cfg := r.cfg.Load().Health.Canary
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
 	body, err := json.Marshal(struct {
@@ -77,8 +77,8 @@ func (r *Registry) complete(ctx context.Context, spec Spec) (cause string, faile
 
 // canaryModel is the name to ask for; "" when nobody told one, which engines take for their own.
 func (r *Registry) canaryModel(spec Spec) string {
-	if r.cfg.Health.Canary.Model != "" {
-		return r.cfg.Health.Canary.Model
+	if r.cfg.Load().Health.Canary.Model != "" {
+		return r.cfg.Load().Health.Canary.Model
 	}
 	w := r.Set().ByAddr(spec.Addr)
 	if w == nil {

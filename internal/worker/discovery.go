@@ -5,19 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/parser"
+
+	"attache/internal/watch"
 )
 
 // ParseAddress checks "host:port" without looking the host up; IPv6 addresses stand in brackets.
@@ -217,7 +214,7 @@ func located(err error) error {
 
 // ReadFile reads a workers file once.
 func ReadFile(path, pool string, engine Engine) ([]Spec, error) {
-	text, err := readBounded(path)
+	text, err := watch.Read(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("workers file: %w", err)
 	}
@@ -226,124 +223,4 @@ func ReadFile(path, pool string, engine Engine) ([]Spec, error) {
 		return nil, fmt.Errorf("workers file %s: %w", path, err)
 	}
 	return specs, nil
-}
-
-// readBounded reads a file, and little more of it than is allowed.
-func readBounded(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	return io.ReadAll(io.LimitReader(file, maxFile+1))
-}
-
-// FileParams are what a watched workers file needs.
-type FileParams struct {
-	Path   string
-	Pool   string // of workers that name none
-	Engine Engine // of workers that name none
-	Apply  func([]Spec)
-	Bad    func(error) // told when a changed file is bad; nil: nobody
-	Good   func()      // told whenever the file was read and is good; nil: nobody
-	Log    *slog.Logger
-}
-
-// File is a watched workers file.
-type File struct {
-	p       FileParams
-	watcher *fsnotify.Watcher
-	last    string // text that was applied
-	mistake string // that was told last; "" when the file was good
-}
-
-// OpenFile reads the file and applies it; a file that is missing or bad at this moment is an error.
-func OpenFile(p FileParams) (*File, error) {
-	f := &File{p: p}
-	if err := f.read(); err != nil {
-		return nil, fmt.Errorf("workers file %s: %w", p.Path, err)
-	}
-	var err error
-	if f.watcher, err = fsnotify.NewWatcher(); err != nil {
-		return nil, err
-	}
-	// The folder is watched, not the file: editors and Kubernetes replace files instead of writing them.
-	if err := f.watcher.Add(filepath.Dir(p.Path)); err != nil {
-		_ = f.watcher.Close()
-		return nil, fmt.Errorf("watching %s: %w", filepath.Dir(p.Path), err)
-	}
-	return f, nil
-}
-
-// settle is how long a change may take to be complete.
-const settle = 50 * time.Millisecond
-
-// again is how often the file is read without being told of a change: folders can be replaced as a whole, and network
-// file systems tell nothing.
-const again = 5 * time.Second
-
-// Run follows the file until ctx ends. A file that turns bad or disappears keeps the last good list.
-func (f *File) Run(ctx context.Context) error {
-	defer func() { _ = f.watcher.Close() }()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	ticker := time.NewTicker(again)
-	defer ticker.Stop()
-	waiting := true // for the timer; more events do not put it off
-	for {
-		select {
-		case _, open := <-f.watcher.Events:
-			if !open {
-				return errors.New("the file watcher ended")
-			}
-			if !waiting {
-				waiting = true
-				timer.Reset(settle)
-			}
-		case err := <-f.watcher.Errors:
-			f.p.Log.Warn("watching the workers file", "file", f.p.Path, "error", err)
-		case <-timer.C:
-			waiting = false
-			f.follow()
-		case <-ticker.C:
-			_ = f.watcher.Add(filepath.Dir(f.p.Path)) // again, should it be another folder by now
-			f.follow()
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-// follow reads the file and tells of a mistake once, however often it is read.
-func (f *File) follow() {
-	err := f.read()
-	if err != nil && err.Error() != f.mistake {
-		f.p.Log.Error("the workers file is bad; the last good list is kept", "file", f.p.Path, "error", err)
-		if f.p.Bad != nil {
-			f.p.Bad(err)
-		}
-	}
-	f.mistake = ""
-	if err != nil {
-		f.mistake = err.Error()
-	} else if f.p.Good != nil {
-		f.p.Good()
-	}
-}
-
-func (f *File) read() error {
-	text, err := readBounded(f.p.Path)
-	if err != nil {
-		return err
-	}
-	if string(text) == f.last {
-		return nil
-	}
-	specs, err := parseFile(text, f.p.Pool, f.p.Engine)
-	if err != nil {
-		return err
-	}
-	f.last = string(text)
-	f.p.Apply(specs)
-	return nil
 }

@@ -89,9 +89,9 @@ func (r *Registry) holdBackLocked(now time.Time) {
 		switch {
 		case !held(e):
 		case others[e.kind()]:
-			e.verdict = verdict{Suspect, e.flap.cause(r.cfg.Flap)}
+			e.verdict = verdict{Suspect, e.flap.cause(r.cfg.Load().Flap)}
 		default:
-			e.verdict.cause = e.flap.cause(r.cfg.Flap) + "; used all the same, because no other worker of its pool is ready"
+			e.verdict.cause = e.flap.cause(r.cfg.Load().Flap) + "; used all the same, because no other worker of its pool is ready"
 		}
 	}
 }

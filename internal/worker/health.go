@@ -21,9 +21,10 @@ func (r *Registry) checkHealth(ctx context.Context, spec Spec, probe <-chan stru
 			return
 		}
 		r.metrics.checks.WithLabelValues(result(h.ok)).Inc()
-		r.change(spec.Addr, func(e *entry, _ time.Time) { e.check(h, r.cfg.Health) })
+		cfg := &r.cfg.Load().Health
+		r.change(spec.Addr, func(e *entry, _ time.Time) { e.check(h, *cfg) })
 		// A little chance keeps a thousand checks from falling on one moment.
-		pause := time.NewTimer(r.cfg.Health.Interval + rand.N(r.cfg.Health.Interval/10+1))
+		pause := time.NewTimer(cfg.Interval + rand.N(cfg.Interval/10+1))
 		select {
 		case <-pause.C:
 		case <-probe:
@@ -37,7 +38,8 @@ func (r *Registry) checkHealth(ctx context.Context, spec Spec, probe <-chan stru
 const maxHealthBody = 64 << 10
 
 func (r *Registry) askHealth(ctx context.Context, spec Spec) health {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Health.Timeout)
+	timeout := r.cfg.Load().Health.Timeout
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	url := "http://" + spec.Addr.String() + r.healthPath(spec)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -49,7 +51,7 @@ func (r *Registry) askHealth(ctx context.Context, spec Spec) health {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return health{refused: true, cause: "connection refused on GET " + url}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return health{cause: fmt.Sprintf("no answer within %s on GET %s", r.cfg.Health.Timeout, url)}
+		return health{cause: fmt.Sprintf("no answer within %s on GET %s", timeout, url)}
 	case err != nil:
 		return health{cause: fmt.Sprintf("GET %s: %v", url, errors.Unwrap(err))}
 	}
@@ -67,8 +69,8 @@ func (r *Registry) askHealth(ctx context.Context, spec Spec) health {
 
 // healthPath is what is asked. SGLang's /health generates a token; its /model_info answers when the server is up.
 func (r *Registry) healthPath(spec Spec) string {
-	if r.cfg.Health.Path != "" {
-		return r.cfg.Health.Path
+	if path := r.cfg.Load().Health.Path; path != "" {
+		return path
 	}
 	if w := r.Set().ByAddr(spec.Addr); w != nil && w.Runs() == SGLang {
 		return "/model_info"

@@ -44,7 +44,7 @@ const modelsAge = time.Minute
 // readServed asks an engine what it serves. An engine that does not tell is no error of the worker's. SGLang before 0.5 does not
 // say in its list how long a request may be, and is asked for that.
 func (r *Registry) readServed(ctx context.Context, spec Spec, engine Engine) (*Served, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Metrics.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Load().Metrics.Timeout)
 	defer cancel()
 	text, err := r.ask(ctx, spec, "/v1/models")
 	if err != nil {

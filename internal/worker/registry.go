@@ -21,7 +21,7 @@ import (
 // Registry is the only writer of who serves. Its methods are safe for concurrent use and take effect at once, also
 // before Run; Run is what looks after the workers: health checks, metrics, and what follows from time alone.
 type Registry struct {
-	cfg     Config
+	cfg     atomic.Pointer[Config]
 	log     *slog.Logger
 	metrics *metrics
 	client  *http.Client
@@ -65,15 +65,18 @@ func New(cfg Config, log *slog.Logger, reg prometheus.Registerer) (*Registry, er
 		return nil, err
 	}
 	r := &Registry{
-		cfg: cfg, log: log, metrics: newMetrics(reg), entries: map[netip.AddrPort]*entry{}, farewells: map[netip.AddrPort]string{},
-		client: &http.Client{
-			Transport: &http.Transport{
-				DialContext:         (&net.Dialer{Timeout: cfg.Health.Timeout}).DialContext,
-				MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, DisableCompression: true,
-			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		log: log, metrics: newMetrics(reg), entries: map[netip.AddrPort]*entry{}, farewells: map[netip.AddrPort]string{},
 	}
+	r.client = &http.Client{
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return (&net.Dialer{Timeout: r.cfg.Load().Health.Timeout}).DialContext(ctx, network, addr)
+			},
+			MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, DisableCompression: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	r.cfg.Store(&cfg)
 	r.set.Store(NewSet())
 	reg.MustRegister(ages{r})
 	return r, nil
@@ -97,14 +100,41 @@ func (r *Registry) CountInFlight(f func(slot.Slot) int) {
 	r.inFlight = f
 }
 
-// Apply takes in the complete list of one source of discovery, which is called "kind" or "kind/pool" (see Source); what the source
-// named before and names no longer is gone, unless another source names it.
-func (r *Registry) Apply(source string, specs []Spec) {
+// Reconfigure watches workers by another configuration from now on: every one is checked at once, and what was counted of its failures
+// stays. The error names what Validate refuses; then nothing changes.
+func (r *Registry) Reconfigure(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	r.cfg.Store(&cfg)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	from := r.sources.open(source)
-	from.specs = specs
-	r.metrics.sourceWorkers.WithLabelValues(from.pool, from.label()).Set(float64(len(specs)))
+	for _, e := range r.entries {
+		e.ask() // else a pause that was long would be waited for
+	}
+	r.publishLocked(time.Now())
+	return nil
+}
+
+// List is the complete list of one source of discovery.
+type List struct {
+	Source string
+	Specs  []Spec
+}
+
+// Apply takes in the complete list of one source of discovery, which is called "kind" or "kind/pool" (see Source); what the source
+// named before and names no longer is gone, unless another source names it.
+func (r *Registry) Apply(source string, specs []Spec) { r.ApplyAll(List{source, specs}) }
+
+// ApplyAll is Apply for several sources at once: a worker that moves from one to another stays who it is.
+func (r *Registry) ApplyAll(lists ...List) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range lists {
+		from := r.sources.open(l.Source)
+		from.specs = l.Specs
+		r.metrics.sourceWorkers.WithLabelValues(from.pool, from.label()).Set(float64(len(l.Specs)))
+	}
 	wanted, inOrder := r.sources.merged()
 	now := time.Now()
 	for addr, e := range r.entries {
@@ -122,6 +152,10 @@ func (r *Registry) Apply(source string, specs []Spec) {
 			e = &entry{slots: []slot.Slot{r.slots.take(now)}, live: new(atomic.Pointer[Stats]), told: new(atomic.Pointer[Stats]),
 				names: new(atomic.Pointer[Served]), proven: new(proof), probe: make(chan struct{}, 1)}
 			r.entries[addr] = e
+		}
+		if e.stop != nil && e.spec.Engine != wanted[addr].Engine { // it is looked after in another way
+			e.stop()
+			e.stop = nil
 		}
 		e.spec, e.drain = wanted[addr], wanted[addr].Drain
 	}
@@ -158,14 +192,14 @@ func (r *Registry) Report(s slot.Slot, o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.entries[w.Addr]
-	if e != nil && o.OK && r.cfg.Health.Canary.Interval > 0 {
+	if e != nil && o.OK && r.cfg.Load().Health.Canary.Interval > 0 {
 		e.proven.now()
 	}
 	if e == nil || o.OK && e.circuit == (circuit{}) {
 		return // the usual news changes nothing
 	}
 	now := time.Now()
-	e.circuit.report(o, r.cfg.Circuit, now)
+	e.circuit.report(o, r.cfg.Load().Circuit, now)
 	if !o.OK {
 		e.ask()
 	}
@@ -232,10 +266,11 @@ func (r *Registry) publishLocked(now time.Time) {
 	for addr, e := range r.entries {
 		_, known := r.known[addr]
 		r.rankLocked(e, now)
-		e.verdict.state, e.verdict.cause = e.state(gate{on: r.gateOn, known: known, timeout: r.cfg.AckTimeout}, now)
-		if e.flap.see(e.verdict.state, r.cfg.Flap, now) {
+		cfg := r.cfg.Load()
+		e.verdict.state, e.verdict.cause = e.state(gate{on: r.gateOn, known: known, timeout: cfg.AckTimeout}, now)
+		if e.flap.see(e.verdict.state, cfg.Flap, now) {
 			r.metrics.flaps.WithLabelValues(e.spec.Pool).Inc()
-			r.log.Warn("worker held back", "worker", e.spec.Name, "pool", e.spec.Pool, "cause", e.flap.cause(r.cfg.Flap))
+			r.log.Warn("worker held back", "worker", e.spec.Name, "pool", e.spec.Pool, "cause", e.flap.cause(cfg.Flap))
 		}
 	}
 	r.holdBackLocked(now)

@@ -85,18 +85,20 @@ func (s *Stats) believe(told *Stats) {
 
 // rest waits until the next reading is due.
 func (r *Registry) rest(ctx context.Context, s slot.Slot, stats *Stats) {
-	due := time.Now().Add(r.cfg.Metrics.Idle)
 	busy := func() bool {
 		r.mu.Lock()
 		count := r.inFlight
 		r.mu.Unlock()
 		return stats.Err == "" && (stats.Running+stats.Waiting > 0 || count != nil && count(s) > 0)
 	}
-	step := min(look, r.cfg.Metrics.Busy)
-	for waited := time.Duration(0); time.Now().Before(due); waited += step {
-		if waited >= r.cfg.Metrics.Busy && busy() {
+	began := time.Now()
+	for waited := time.Duration(0); ; {
+		cfg := &r.cfg.Load().Metrics // which may change meanwhile
+		if time.Since(began) >= cfg.Idle || waited >= cfg.Busy && busy() {
 			return
 		}
+		step := min(look, cfg.Busy)
+		waited += step
 		select {
 		case <-time.After(step):
 		case <-ctx.Done():
@@ -106,7 +108,7 @@ func (r *Registry) rest(ctx context.Context, s slot.Slot, stats *Stats) {
 }
 
 func (r *Registry) page(ctx context.Context, spec Spec, into []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Metrics.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Load().Metrics.Timeout)
 	defer cancel()
 	path := "/metrics"
 	if spec.Engine == TRTLLM {

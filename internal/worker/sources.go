@@ -40,6 +40,15 @@ func (r *Registry) Source(name string) *Source {
 // Apply takes in the complete list; what is named no longer is gone. A source that failed does so until Confirm.
 func (s *Source) Apply(specs []Spec) { s.registry.Apply(s.name, specs) }
 
+// Close says that the source is not followed any more. What it named stays until it is applied otherwise.
+func (s *Source) Close() {
+	r := s.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.sources.open(s.name)
+	e.followed, e.err, e.failing = false, "", time.Time{}
+}
+
 // Confirm says that the list was read again and still holds.
 func (s *Source) Confirm() {
 	r := s.registry

@@ -151,18 +151,23 @@ func (q *Queue[T]) NextExpiry() (time.Duration, bool) {
 	return q.expiry[0].expires, true
 }
 
-// Drain drops everything, in the order of arrival, for the reason given.
-func (q *Queue[T]) Drain(reason Reason) []Drop[T] {
-	var drops []Drop[T]
+// Each shows everything that waits, in any order. f must not call the queue.
+func (q *Queue[T]) Each(f func(*Entry[T])) {
 	for _, c := range q.classes {
 		for _, l := range c.lanes {
 			for _, waiting := range l.lines {
 				for _, e := range waiting.entries {
-					drops = append(drops, Drop[T]{e, reason})
+					f(e)
 				}
 			}
 		}
 	}
+}
+
+// Drain drops everything, in the order of arrival, for the reason given.
+func (q *Queue[T]) Drain(reason Reason) []Drop[T] {
+	var drops []Drop[T]
+	q.Each(func(e *Entry[T]) { drops = append(drops, Drop[T]{e, reason}) })
 	slices.SortFunc(drops, func(a, b Drop[T]) int { return cmp.Compare(a.Entry.number, b.Entry.number) })
 	for _, d := range drops {
 		q.Remove(d.Entry)

@@ -22,6 +22,9 @@ One YAML file, ` + "`attache serve --config attache.yaml`" + `. Every key is opt
 ` + "`attache check --config attache.yaml`" + ` checks a file without starting anything. Durations are written as ` + "`250ms`, `2s`, `1m`" + `, sizes as
 ` + "`512KiB`, `16MiB`" + `.
 
+A change of the file takes effect while attache runs where a table says live; the rest waits for a restart, and attache says so
+([changing the configuration](operations.md#changing-the-configuration)).
+
 `
 
 // Page renders the documentation. root is the folder of the module.
@@ -49,7 +52,7 @@ func (w *writer) section(path string, v reflect.Value) error {
 	} else if doc != "" {
 		fmt.Fprintf(w, "%s\n\n", doc)
 	}
-	w.WriteString("| key | default | meaning |\n| --- | --- | --- |\n")
+	w.WriteString("| key | default | change | meaning |\n| --- | --- | --- | --- |\n")
 	parts, err := w.rows(path, v)
 	if err != nil {
 		return err
@@ -96,7 +99,7 @@ func (w *writer) rows(path string, v reflect.Value) ([]part, error) {
 		if path != "" {
 			full = path + "." + key
 		}
-		fmt.Fprintf(w, "| `%s` | %s | %s |\n", full, value(v.Field(i)), strings.ReplaceAll(doc, "|", "\\|"))
+		fmt.Fprintf(w, "| `%s` | %s | %s | %s |\n", full, value(v.Field(i)), effect(full), strings.ReplaceAll(doc, "|", "\\|"))
 		if p, ok := partOf(full, v.Field(i)); ok {
 			parts = append(parts, p)
 		}
@@ -164,6 +167,18 @@ func value(v reflect.Value) string {
 		return fmt.Sprintf("`%v`", v.Interface())
 	default:
 		return fmt.Sprintf("`%v`", v.Interface())
+	}
+}
+
+// effect is when a change of a setting takes effect; empty where that differs below it.
+func effect(path string) string {
+	switch live, known := config.Live(strings.ReplaceAll(path, "[]", "")); {
+	case !known:
+		return ""
+	case live:
+		return "live"
+	default:
+		return "restart"
 	}
 }
 
