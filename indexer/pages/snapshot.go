@@ -315,3 +315,6 @@ func (j *Joiner) Tell(stored func(Blocks)) {
 	j.flush()
 	j.stored, j.blocks = nil, before
 }
+
+// Sizes are how many tokens a page and a block have.
+func (j *Joiner) Sizes() (page, block int) { return j.cfg.Page, j.cfg.Block }
