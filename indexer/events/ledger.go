@@ -118,6 +118,17 @@ func (c Config) Discount(e Evidence, now time.Time) float64 {
 	return halved(now.Sub(e.Lost).Seconds() / c.HalfLife.Seconds())
 }
 
+// Begun tells whether what the slot's engine published before the start is known, as far as it can be, or Config.ReadyWait is over;
+// and whether the engine was found to be another process than before, since the start or, if there is one, since the snapshot.
+// Of a slot that is not followed, and will not be, nothing more will be known: begun is true.
+func (l *Ledger) Begun(s slot.Slot) (begun, renewed bool) {
+	f := l.feed(s)
+	if f == nil {
+		return l.looked.Load(), false
+	}
+	return f.begun.Load() || l.now().Sub(l.begun) >= l.cfg.ReadyWait, f.status.Load().Counts.Restarts > 0
+}
+
 // Emptied counts the times that what a slot holds was lost or given up: a restart, a flush, a gap. What was sent there before is
 // not there any more, unless its request still runs.
 func (l *Ledger) Emptied(s slot.Slot) uint64 {
