@@ -54,7 +54,7 @@ func (c SnapshotConfig) Validate() error {
 // A snapshot of a pool is
 //
 //	"attache warm" and the version, one byte
-//	compressed by deflate:
+//	compressed by deflate, without looking for repetitions, as there are none in hashes:
 //	    the pool's name, the tokens of its blocks, when it was taken (Unix seconds), and what is remembered of decisions: how many
 //	    ranks; each the worker's address, the rank, and when its process started (8 bytes; 0 not known)
 //	    for each of them what it holds (see indexer.Frozen)
@@ -101,7 +101,7 @@ func (z *frozen) write(to io.Writer, most field.Bytes) error {
 	if _, err := to.Write(append([]byte(warmMagic), warmVersion)); err != nil {
 		return err
 	}
-	deflate, err := flate.NewWriter(to, flate.BestSpeed)
+	deflate, err := flate.NewWriter(to, flate.HuffmanOnly)
 	if err != nil {
 		return err
 	}
