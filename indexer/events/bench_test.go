@@ -5,6 +5,7 @@ import (
 	"compress/flate"
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -220,10 +221,14 @@ func BenchmarkSnapshot(b *testing.B) {
 			held := l.Stats().Held
 			var freeze, write, restore time.Duration
 			var size, small int64
+			var most uint64 // bytes that freezing copied
 			for b.Loop() {
+				copied := allocated()
 				began := time.Now()
 				z := l.Freeze()
 				freeze += time.Since(began)
+				copied = allocated() - copied
+				most = max(most, copied)
 				var out bytes.Buffer
 				deflate, err := flate.NewWriter(&out, flate.HuffmanOnly)
 				if err != nil {
@@ -254,10 +259,18 @@ func BenchmarkSnapshot(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(float64(held), "blocks")
 			b.ReportMetric(ms(freeze), "freeze-ms")
+			b.ReportMetric(float64(most)/1e6, "freeze-MB")
 			b.ReportMetric(ms(write), "write-ms")
 			b.ReportMetric(ms(restore), "restore-ms")
 			b.ReportMetric(float64(size)/float64(held), "B/block")
 			b.ReportMetric(float64(small)/float64(held), "compressed-B/block")
 		})
 	}
+}
+
+// allocated is how many bytes were allocated so far.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
 }

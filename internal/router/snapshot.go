@@ -24,14 +24,15 @@ import (
 // SnapshotConfig says where what is known of the workers' caches is kept, so that a replica that starts knows at once who holds
 // what. Nothing is kept where neither a folder nor a shared store is named.
 type SnapshotConfig struct {
-	// Dir is a folder for a file of each pool. It must exist. A folder that is lost with the process, as of a container without a
-	// volume, is of no use. Empty: none.
+	// Dir is a folder for a file of each pool, with its name. It must exist, and outlive the process: a container needs a volume. The
+	// files hold hashes of prompts, and where engines' pages are smaller than the pool's blocks their token ids. Empty: none.
 	Dir string `yaml:"dir"`
 	// Interval is how often a snapshot is taken, besides at the end. A replica that is killed knows what it knew at most so long
 	// ago, and what engines that publish events have told since, as far as they keep it.
 	Interval time.Duration `yaml:"interval"`
-	// MaxBytes bounds a pool's snapshot, before it is compressed. About 20 bytes a block that a worker holds by its events, 10 by
-	// decisions alone, and 13 a token where engines' pages are of one. A larger one is neither written nor read: the former stays.
+	// MaxBytes bounds a pool's snapshot, before it is compressed. It takes about 21 bytes for each block that a worker holds by its
+	// events and 10 for one by decisions, and 12 for each page where engines' pages are of one token. A larger one is neither written
+	// nor read: the former stays.
 	MaxBytes field.Bytes `yaml:"max_bytes"`
 	// Shared keeps snapshots in the store that replicas share, when there is one. The newest of all replicas serves any that starts,
 	// a new one, too.
@@ -230,6 +231,9 @@ func (p *pool) restore(o *opened) error {
 func (r *Router) shelves(p Params) (all []shelf) {
 	if dir := p.Config.Snapshot.Dir; dir != "" {
 		all = append(all, folder(dir))
+	}
+	if p.Config.Snapshot.Shared && p.Blobs == nil {
+		r.log.Warn("router.snapshot.shared has no effect: there is no store that replicas share")
 	}
 	if p.Config.Snapshot.Shared && p.Blobs != nil {
 		all = append(all, shared{blobs: p.Blobs, replica: p.Replica, enough: p.Config.Snapshot.Interval / 2, now: p.Now})
