@@ -416,13 +416,18 @@ func BenchmarkSnapshot(b *testing.B) {
 	// Of the longest waits the shortest counts: others are longer because something else ran.
 	pause, restorePause := time.Hour, time.Hour
 	var freeze, write, restore time.Duration
+	var copied uint64
 	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		p, took := longest(func(x *Index) {
 			for s := range frozen {
 				frozen[s] = x.Freeze(slot.Slot(s))
 			}
 		}, x)
 		pause, freeze = min(pause, p), freeze+took
+		runtime.ReadMemStats(&after)
+		copied = max(copied, after.TotalAlloc-before.TotalAlloc)
 		began := time.Now()
 		out.Reset()
 		for _, f := range frozen {
@@ -452,6 +457,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	b.ReportMetric(float64(held), "blocks")
 	b.ReportMetric(ms(freeze), "freeze-ms")
 	b.ReportMetric(pause.Seconds()*1e3, "pause-ms")
+	b.ReportMetric(float64(copied)/1e6, "freeze-MB")
 	b.ReportMetric(ms(write), "write-ms")
 	b.ReportMetric(ms(restore), "restore-ms")
 	b.ReportMetric(restorePause.Seconds()*1e3, "restore-pause-ms")

@@ -59,6 +59,7 @@ func (x *Index) Freeze(s slot.Slot) *Frozen {
 	}
 	x.mu.RUnlock()
 	w := x.walkAll(s)
+	f.blocks = make([]frozenBlock, 0, len(w.seen))
 	place := make(map[int32]uint32, len(w.seen)) // in blocks, plus 1
 	last := int32(0)
 	for _, n := range slices.Backward(w.seen) { // from the front: parents first, and the latest sight of a node

@@ -131,13 +131,13 @@ func rewritten(t *testing.T, good []byte, change func(*frozen)) []byte {
 func bomb(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	z := &frozen{pool: "default", blockTokens: 32, memories: make([]recollection, maxRanks)}
+	const pool, blockTokens = "default", 32
 	b.Write(append([]byte(warmMagic), warmVersion))
 	deflate, err := flate.NewWriter(&b, flate.BestCompression)
 	if err != nil {
 		t.Fatal(err)
 	}
-	head := binary.AppendUvarint(append(binary.AppendUvarint(nil, uint64(len(z.pool))), z.pool...), uint64(z.blockTokens))
+	head := binary.AppendUvarint(append(binary.AppendUvarint(nil, uint64(len(pool))), pool...), blockTokens)
 	head = binary.AppendUvarint(binary.AppendUvarint(head, 0), maxRanks)
 	if _, err := deflate.Write(append(head, make([]byte, 10*maxRanks)...)); err != nil || deflate.Close() != nil {
 		t.Fatal(err)
