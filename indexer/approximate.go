@@ -176,10 +176,15 @@ func (t *table) fetch(o *owner, missing []block.Hash) {
 
 // add makes a node for a block that the owner does not hold, behind its parent's node; 0: a first block, at the front.
 func (t *table) add(id uint32, hash block.Hash, after int32) int32 {
+	return t.enter(id, node{hash: hash, at: t.now}, after, after)
+}
+
+// enter takes a node of the owner into both of its lists: into the owner's behind the node after, 0: at the front.
+func (t *table) enter(id uint32, n node, parent, after int32) int32 {
 	o := &t.owners[id]
 	at := t.get()
-	*t.at(at), *t.links(at) = node{hash: hash, at: t.now}, links{owner: id, parent: after}
-	if first := t.first.findOrPut(hash, at, &t.slab); first != at { // second place, so that the table need not be written
+	*t.at(at), *t.links(at) = n, links{owner: id, parent: parent}
+	if first := t.first.findOrPut(n.hash, at, &t.slab); first != at { // second place, so that the table need not be written
 		n, f := t.links(at), t.links(first)
 		n.prev, n.next = first, f.next
 		if f.next != 0 {

@@ -15,7 +15,7 @@ import (
 // by side, changes one at a time.
 type Index struct {
 	now   func() time.Time
-	start time.Time
+	start time.Time // long before it was made: what is restored is older than that
 
 	mu    sync.RWMutex // guards table
 	table *table
@@ -26,7 +26,7 @@ const step = 1024
 
 // New makes an empty index. The configuration must have been validated; now is the clock that blocks age by.
 func New(cfg Config, now func() time.Time, reg prometheus.Registerer) (*Index, error) {
-	x := &Index{now: now, start: now(), table: newTable(cfg)}
+	x := &Index{now: now, start: now().Add(-past), table: newTable(cfg)}
 	if err := reg.Register(newMetrics(x)); err != nil {
 		return nil, err
 	}
@@ -149,6 +149,12 @@ func (x *Index) Top(s slot.Slot, n int) []Prefix {
 	if n <= 0 {
 		return nil
 	}
+	w := x.walkAll(s)
+	return w.top(n)
+}
+
+// walkAll passes over all that a slot holds, in pieces.
+func (x *Index) walkAll(s slot.Slot) walk {
 	now := x.second()
 	w := walk{slot: s, seen: make([]sight, 0, x.Held(s))}
 	for more := true; more; {
@@ -157,7 +163,7 @@ func (x *Index) Top(s slot.Slot, n int) []Prefix {
 		more = x.table.walkOn(&w, now, 4*step)
 		x.mu.RUnlock()
 	}
-	return w.top(n)
+	return w
 }
 
 // Held is how many blocks the slot is remembered to hold, those included whose time to live has passed unnoticed.

@@ -1,6 +1,8 @@
 package indexer
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -372,4 +374,92 @@ func BenchmarkMemory(b *testing.B) {
 		b.ReportMetric(bytesPerBlock(b, 1_000_000, 1), "B/held-alone")
 		b.ReportMetric(bytesPerBlock(b, 125_000, 8), "B/held-by-8")
 	}
+}
+
+// BenchmarkSnapshot saves and restores a million blocks that forty slots hold.
+func BenchmarkSnapshot(b *testing.B) {
+	const holders, prompts, blocks = 40, 50, 500
+	cfg := Config{DefaultCapacity: 25_000, MaxBlocks: 2 << 20, TTL: time.Hour}
+	x, c := newIndex(b, cfg)
+	for p := range prompts {
+		for s := range slot.Slot(holders) {
+			shared := chainOf(uint64(s%5), blocks/10)
+			x.Remember(s, append(shared, chainOf(uint64(p*holders)+uint64(s)+10, blocks-len(shared))...))
+		}
+		c.Time = c.Add(time.Second)
+	}
+	held := x.Stats().Held
+	longest := func(during func(*Index), x *Index) (pause, took time.Duration) {
+		stop, stopped := make(chan struct{}), make(chan time.Duration)
+		go func() {
+			longest := time.Duration(0)
+			for {
+				select {
+				case <-stop:
+					stopped <- longest
+					return
+				default:
+					began := time.Now()
+					x.change(func(*table) bool { return false })
+					longest = max(longest, time.Since(began))
+				}
+			}
+		}()
+		began := time.Now()
+		during(x)
+		took = time.Since(began)
+		close(stop)
+		return <-stopped, took
+	}
+	var frozen [holders]*Frozen
+	var out bytes.Buffer
+	// Of the longest waits the shortest counts: others are longer because something else ran.
+	pause, restorePause := time.Hour, time.Hour
+	var freeze, write, restore time.Duration
+	var copied uint64
+	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		p, took := longest(func(x *Index) {
+			for s := range frozen {
+				frozen[s] = x.Freeze(slot.Slot(s))
+			}
+		}, x)
+		pause, freeze = min(pause, p), freeze+took
+		runtime.ReadMemStats(&after)
+		copied = max(copied, after.TotalAlloc-before.TotalAlloc)
+		began := time.Now()
+		out.Reset()
+		for _, f := range frozen {
+			if _, err := f.WriteTo(&out); err != nil {
+				b.Fatal(err)
+			}
+		}
+		write += time.Since(began)
+		in := bufio.NewReader(bytes.NewReader(out.Bytes()))
+		again, _ := newIndex(b, cfg)
+		p, took = longest(func(x *Index) {
+			for s := range frozen {
+				f, err := Load(in)
+				if err != nil {
+					b.Fatal(err)
+				}
+				x.Restore(slot.Slot(s), f, 0)
+			}
+		}, again)
+		restorePause, restore = min(restorePause, p), restore+took
+		if got := again.Stats().Held; got != held {
+			b.Fatalf("%d blocks restored, want %d", got, held)
+		}
+	}
+	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 / float64(b.N) }
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(held), "blocks")
+	b.ReportMetric(ms(freeze), "freeze-ms")
+	b.ReportMetric(pause.Seconds()*1e3, "pause-ms")
+	b.ReportMetric(float64(copied)/1e6, "freeze-MB")
+	b.ReportMetric(ms(write), "write-ms")
+	b.ReportMetric(ms(restore), "restore-ms")
+	b.ReportMetric(restorePause.Seconds()*1e3, "restore-pause-ms")
+	b.ReportMetric(float64(out.Len())/float64(held), "B/block")
 }

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -34,7 +35,6 @@ func (g *gateway) ledger() *events.Ledger { return g.current.Load() }
 func (g *gateway) make() {
 	cfg := events.DefaultConfig()
 	cfg.ReplayTimeout, cfg.VerifyInterval, cfg.Grace = 500*time.Millisecond, 4*time.Second, 2*time.Second
-	cfg.SnapshotDir, cfg.SnapshotInterval = g.dir, haste*time.Second
 	cfg.Socket.Timeout, cfg.Socket.HeartbeatInterval, cfg.Socket.HeartbeatTimeout = time.Second, 200*time.Millisecond, 500*time.Millisecond
 	cfg.Socket.MinPause, cfg.Socket.MaxPause = 10*time.Millisecond, 100*time.Millisecond
 	l, err := events.New(events.Params{
@@ -45,7 +45,37 @@ func (g *gateway) make() {
 		g.world.t.Error(err)
 		return
 	}
+	g.restore(l)
 	g.current.Store(l)
+}
+
+func (g *gateway) path() string { return filepath.Join(g.dir, "pool.index") }
+
+// restore begins with the snapshot that was kept last.
+func (g *gateway) restore(l *events.Ledger) {
+	saved, err := os.ReadFile(g.path())
+	if err != nil {
+		return
+	}
+	if err := l.Restore(bytes.NewReader(saved)); err != nil {
+		g.log.Warn("the snapshot of the index cannot be used", "error", err)
+		return
+	}
+	g.log.Info("the index was read from a snapshot", "blocks", l.Stats().Held)
+}
+
+// keep saves what is known, unless that is less than what was.
+func (g *gateway) keep(l *events.Ledger) {
+	if l.Waiting() {
+		return
+	}
+	var b bytes.Buffer
+	if _, err := l.Freeze().WriteTo(&b); err != nil {
+		g.world.t.Error(err)
+	}
+	if err := os.WriteFile(g.path(), b.Bytes(), 0o600); err != nil {
+		g.world.t.Error(err)
+	}
 }
 
 // run follows the workers of the pool until stop is called.
@@ -60,9 +90,23 @@ func (g *gateway) run() {
 		defer close(ended)
 		_ = l.Run(ctx)
 	}()
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		for tick := time.NewTicker(haste * time.Second); ; {
+			select {
+			case <-tick.C:
+				g.keep(l)
+			case <-ended:
+				g.keep(l)
+				return
+			}
+		}
+	}()
 	g.stop = func() {
 		stop()
 		<-ended
+		<-kept
 	}
 }
 
@@ -80,7 +124,7 @@ func (g *gateway) restart(ctx context.Context, rng *rand.Rand) {
 			n.stain() // what it told the one before is lost for the next
 		}
 	}
-	path := filepath.Join(g.dir, "pool.index")
+	path := g.path()
 	before, _ := os.ReadFile(path)
 	g.stop()
 	switch rng.IntN(4) {

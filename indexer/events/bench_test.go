@@ -1,13 +1,20 @@
 package events
 
 import (
+	"bytes"
+	"compress/flate"
+	"context"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"attache/indexer/events/wire"
 	"attache/indexer/runs"
 	"attache/internal/field"
+	"attache/internal/slot"
 )
 
 // stream is what an engine with a full cache publishes: again and again it gives a prompt up and stores one.
@@ -29,7 +36,13 @@ const (
 // distributed as those of text: most tokens are frequent.
 func newStream(tb testing.TB, enc wire.Encoder, page, prompts int) *stream {
 	tb.Helper()
-	r := rand.New(rand.NewPCG(1, uint64(page)))
+	return newStreamOf(tb, 1, enc, page, prompts)
+}
+
+// newStreamOf makes another stream for each seed.
+func newStreamOf(tb testing.TB, seed uint64, enc wire.Encoder, page, prompts int) *stream {
+	tb.Helper()
+	r := rand.New(rand.NewPCG(seed, uint64(page)))
 	s := &stream{blocks: prompts * streamTokens / streamBlock}
 	var fill, steady []wire.DraftEvent
 	for range prompts {
@@ -183,4 +196,81 @@ func TestStream(t *testing.T) {
 			t.Errorf("pages of %d tokens: %+v", page, st)
 		}
 	}
+}
+
+// BenchmarkSnapshot saves and restores what eight ranks hold, a million blocks together, and a million pages of one token. Writers
+// wait for no longer than freezing takes.
+func BenchmarkSnapshot(b *testing.B) {
+	for _, c := range []struct {
+		name                 string
+		page, prompts, ranks int // prompts of each rank
+	}{{"blocks", streamBlock, streamPrompts, 8}, {"pages of one token", 1, streamPrompts / 4, 2}} {
+		b.Run(c.name, func(b *testing.B) {
+			l := newLedger(b, streamBlock)
+			following := map[key]*feed{}
+			for rank := range c.ranks {
+				f := newFeed(b.Context(), l, "w", slot.Slot(rank), Source{})
+				f.ask = func(context.Context, uint64, func(wire.Message)) error { return nil }
+				f.addr, f.complete = strconv.Itoa(rank), true
+				for i, p := range newStreamOf(b, uint64(rank+1), wire.Encoder{Dialect: wire.VLLMMap}, c.page, c.prompts).fill {
+					f.apply(wire.Message{Seq: uint64(i), Payload: p}, digest(p))
+				}
+				following[key{slot: f.slot}] = f
+			}
+			l.list(following)
+			held := l.Stats().Held
+			var freeze, write, restore time.Duration
+			var size, small int64
+			var most uint64 // bytes that freezing copied
+			for b.Loop() {
+				copied := allocated()
+				began := time.Now()
+				z := l.Freeze()
+				freeze += time.Since(began)
+				copied = allocated() - copied
+				most = max(most, copied)
+				var out bytes.Buffer
+				deflate, err := flate.NewWriter(&out, flate.HuffmanOnly)
+				if err != nil {
+					b.Fatal(err)
+				}
+				began = time.Now()
+				if size, err = z.WriteTo(deflate); err != nil || deflate.Close() != nil {
+					b.Fatal(err)
+				}
+				write += time.Since(began)
+				small = int64(out.Len())
+				began = time.Now()
+				again := newLedger(b, streamBlock)
+				if err := again.Restore(flate.NewReader(&out)); err != nil {
+					b.Fatal(err)
+				}
+				for rank := range c.ranks {
+					f := newFeed(b.Context(), again, "w", slot.Slot(rank+1), Source{})
+					f.ask, f.addr = following[key{slot: 0}].ask, strconv.Itoa(rank)
+					again.resume(f)
+				}
+				restore += time.Since(began)
+				if got := again.Stats().Held; got != held {
+					b.Fatalf("%d blocks after restoring, want %d", got, held)
+				}
+			}
+			ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 / float64(b.N) }
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(held), "blocks")
+			b.ReportMetric(ms(freeze), "freeze-ms")
+			b.ReportMetric(float64(most)/1e6, "freeze-MB")
+			b.ReportMetric(ms(write), "write-ms")
+			b.ReportMetric(ms(restore), "restore-ms")
+			b.ReportMetric(float64(size)/float64(held), "B/block")
+			b.ReportMetric(float64(small)/float64(held), "compressed-B/block")
+		})
+	}
+}
+
+// allocated is how many bytes were allocated so far.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
 }

@@ -31,12 +31,6 @@ type Config struct {
 	SilentRequests int `yaml:"silent_requests"`
 	// ReadyWait is how long readiness waits, after the start, for the replays of the workers that are there.
 	ReadyWait time.Duration `yaml:"ready_wait"`
-	// SnapshotDir is a folder in which what is known of each pool is kept, in a file with the pool's name: after a restart of
-	// attache, engines are asked only for what they published since, and need not have kept it all. It must exist. Empty: none
-	// is kept.
-	SnapshotDir string `yaml:"snapshot_dir"`
-	// SnapshotInterval is how often it is written, besides at the end. Writing takes some CPU: about 0.1 s for a million blocks.
-	SnapshotInterval time.Duration `yaml:"snapshot_interval"`
 	// HostCredit, DiskCredit and RemoteCredit are what a block in main memory, on disk or in a shared store is worth, of one on
 	// the device: fetching it takes an engine less than computing it, but not nothing. 0 to 1.
 	HostCredit float64 `yaml:"host_credit"`
@@ -55,8 +49,7 @@ func DefaultConfig() Config {
 	return Config{
 		ReplayTimeout: 5 * time.Second, VerifyInterval: 10 * time.Second, Grace: time.Second, HalfLife: 2 * time.Second,
 		Speculation: 100 * time.Millisecond, SilentRequests: 8, ReadyWait: 10 * time.Second,
-		SnapshotInterval: time.Minute,
-		HostCredit:       .75, DiskCredit: .25, RemoteCredit: .25,
+		HostCredit: .75, DiskCredit: .25, RemoteCredit: .25,
 		Index: runs.DefaultConfig(), Socket: zmtp.DefaultConfig(),
 	}
 }
@@ -71,7 +64,6 @@ func (c Config) Validate() error {
 	check.Check(c.Speculation >= 0 && c.Speculation <= time.Hour, "speculation", c.Speculation, "must be 0 to 1h")
 	check.Check(c.SilentRequests >= 0, "silent_requests", c.SilentRequests, "must be 0 (no limit) or more requests")
 	check.Check(c.ReadyWait >= 0, "ready_wait", c.ReadyWait, "must not be negative")
-	check.Check(c.SnapshotInterval >= time.Second, "snapshot_interval", c.SnapshotInterval, "must be at least 1s")
 	for _, credit := range []struct {
 		name  string
 		value float64

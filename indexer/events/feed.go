@@ -26,6 +26,7 @@ import (
 type feed struct {
 	ledger *Ledger
 	worker string
+	addr   string // of the worker
 	slot   slot.Slot
 	source Source
 	log    *slog.Logger
@@ -224,8 +225,8 @@ func (f *feed) receive(frames zmtp.Message) {
 	case repeated: // a replay brought it
 		f.counts.Repeated++
 	case missing, restarted:
-		f.beginAt(m, d)
 		f.owed = f.owed || !asked && f.ask != nil
+		f.beginAt(m, d)
 	}
 	if f.batch.Time > 0 {
 		f.lag = f.ledger.now().Sub(time.UnixMicro(int64(f.batch.Time * 1e6)))

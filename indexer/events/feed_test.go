@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -144,19 +145,43 @@ type world struct {
 	deaf    bool // replays fail
 }
 
-func newWorld(t interface{ Fatal(...any) }, replay bool, size int) *world {
+func newWorld(t fataler, replay bool, size int) *world {
 	w := &world{clock: time.Unix(1000, 0), history: map[int]*publisher{}, block: size}
-	l, err := New(Params{Config: DefaultConfig(), Pool: "p", BlockTokens: size, Now: func() time.Time { return w.clock },
+	w.begin(t, replay, nil, 3)
+	w.restartEngine()
+	return w
+}
+
+type fataler interface{ Fatal(args ...any) }
+
+// begin makes the feed, from a snapshot unless that is nil.
+func (w *world) begin(t fataler, replay bool, snapshot []byte, s slot.Slot) {
+	l, err := New(Params{Config: DefaultConfig(), Pool: "p", BlockTokens: w.block, Now: func() time.Time { return w.clock },
 		Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.feed = newFeed(context.Background(), l, "w", 3, Source{Endpoint: "tcp://w:1"})
+	if snapshot != nil {
+		if err := l.Restore(bytes.NewReader(snapshot)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.feed = newFeed(context.Background(), l, "w", s, Source{Endpoint: "tcp://w:1"})
 	if replay {
 		w.ask = w.replayed
 	}
-	w.restartEngine()
-	return w
+	w.addr = "w:1"
+	l.resume(w.feed)
+	l.list(map[key]*feed{{slot: s}: w.feed})
+}
+
+// save is a snapshot of what is known.
+func (w *world) save(t fataler) []byte {
+	var b bytes.Buffer
+	if _, err := w.ledger.Freeze().WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 func (w *world) restartEngine() {
@@ -744,10 +769,11 @@ func TestTheIndexIsTheEngine(t *testing.T) {
 		w.engine.ring = ring
 		var wire []zmtp.Message // published and not arrived
 		connected := false
+		var saved []byte
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			prompt, blocks := rapid.IntRange(0, prompts-1).Draw(t, "prompt"), rapid.IntRange(1, depth).Draw(t, "blocks")
 			step := rapid.SampledFrom([]string{"store", "store", "store", "evict", "both", "arrive", "arrive", "arrive", "arrive", "drop",
-				"repeat", "swap", "restart", "lose", "connect", "connect", "deaf", "time", "doubt"}).Draw(t, "step")
+				"repeat", "swap", "restart", "lose", "connect", "connect", "deaf", "time", "doubt", "save", "begin", "go on"}).Draw(t, "step")
 			published := len(w.engine.batches)
 			switch step {
 			case "store":
@@ -792,6 +818,18 @@ func TestTheIndexIsTheEngine(t *testing.T) {
 			case "doubt":
 				w.restart.Store(true)
 				w.lookNow()
+			case "save":
+				saved = w.save(t)
+			case "begin": // we were killed, and begin with the last snapshot
+				w.begin(t, w.ask != nil, saved, 2)
+				wire, connected = nil, false
+			case "go on": // we end, and go on where we were
+				before, known := w.credits(), w.place.Known
+				w.begin(t, w.ask != nil, w.save(t), 1)
+				wire, connected = nil, false
+				if after := w.credits(); known && !slices.Equal(before, after) || known != w.place.Known || !known && len(after) > 0 {
+					t.Fatalf("the index credited %x, restored (%v) it credits %x", before, known, after)
+				}
 			}
 			if len(w.engine.batches) > published && connected {
 				last := len(w.engine.batches) - 1

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -45,7 +44,8 @@ type Ledger struct {
 
 	writing sync.Mutex // guards the writer's side of index
 	index   atomic.Pointer[runs.Index]
-	resumed map[key]place // what a snapshot says of feeds that have not begun; Run's
+	resumed map[home]resumed // what a snapshot says of feeds that have not begun; Run's
+	parked  atomic.Bool      // there are such
 
 	judging sync.Mutex // guards replacing evidence
 
@@ -74,7 +74,7 @@ type Params struct {
 func New(p Params) (*Ledger, error) {
 	l := &Ledger{
 		cfg: p.Config, source: p.Source, pool: p.Pool, blockTokens: p.BlockTokens, auto: p.Auto, now: p.Now, log: p.Log, stored: p.Stored,
-		changed: make(chan struct{}, 1), resumed: map[key]place{}, begun: p.Now(),
+		changed: make(chan struct{}, 1), begun: p.Now(),
 	}
 	l.index.Store(runs.New(p.Config.Index))
 	l.evidence.Store(&[]Evidence{})
@@ -116,6 +116,17 @@ func (c Config) Discount(e Evidence, now time.Time) float64 {
 		return 1
 	}
 	return halved(now.Sub(e.Lost).Seconds() / c.HalfLife.Seconds())
+}
+
+// Begun tells whether what the slot's engine published before the start is known, as far as it can be, or Config.ReadyWait is over;
+// and whether the engine was found to be another process than before, since the start or, if there is one, since the snapshot.
+// Of a slot that is not followed, and will not be, nothing more will be known: begun is true.
+func (l *Ledger) Begun(s slot.Slot) (begun, renewed bool) {
+	f := l.feed(s)
+	if f == nil {
+		return l.looked.Load(), false
+	}
+	return f.begun.Load() || l.now().Sub(l.begun) >= l.cfg.ReadyWait, f.status.Load().Counts.Restarts > 0
 }
 
 // Emptied counts the times that what a slot holds was lost or given up: a restart, a flush, a gap. What was sent there before is
@@ -198,11 +209,8 @@ func (l *Ledger) Run(ctx context.Context) error {
 		listening.Go(func() { _ = l.sub.Run(ctx) })
 		defer listening.Wait()
 	}
-	l.restore(ctx)
-	defer l.keep()
 	tick := time.NewTicker(janitor)
 	defer tick.Stop()
-	saved := l.now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -213,40 +221,12 @@ func (l *Ledger) Run(ctx context.Context) error {
 			l.follow(ctx, following) // engines may have told their ranks or ports meanwhile
 			l.tidy(ctx)
 			l.tune()
-			if l.now().Sub(saved) >= l.cfg.SnapshotInterval {
-				l.keep()
-				saved = l.now()
+			if l.parked.Load() && l.now().Sub(l.begun) >= Parked {
+				l.unpark()
 			}
 		}
 	}
 }
-
-// restore begins with what was saved, if anything was.
-func (l *Ledger) restore(ctx context.Context) {
-	if l.cfg.SnapshotDir == "" {
-		return
-	}
-	wanted := map[key]bool{}
-	for k := range l.wanted(ctx) {
-		wanted[k] = true
-	}
-	path := l.snapshotPath()
-	if err := l.load(path, wanted); err != nil {
-		l.log.Warn("the snapshot of the index cannot be used; engines are asked for all they have", "file", path, "error", err)
-	}
-}
-
-// keep saves what is known.
-func (l *Ledger) keep() {
-	if l.cfg.SnapshotDir == "" {
-		return
-	}
-	if err := l.save(l.snapshotPath()); err != nil {
-		l.log.Error("saving the index failed", "file", l.snapshotPath(), "error", err)
-	}
-}
-
-func (l *Ledger) snapshotPath() string { return filepath.Join(l.cfg.SnapshotDir, l.pool+".index") }
 
 // key tells feeds apart: another source is another feed.
 type key struct {
@@ -293,10 +273,8 @@ func (l *Ledger) follow(ctx context.Context, following map[key]*feed) {
 		if f == nil {
 			mine, stop := context.WithCancel(ctx)
 			f = newFeed(mine, l, k.worker, k.slot, k.source)
-			if p, ok := l.resumed[k]; ok {
-				f.resume(p)
-				delete(l.resumed, k)
-			}
+			f.addr = w.Endpoint
+			l.resume(f)
 			f.process.Store(w.Epoch)
 			l.measure(f, w)
 			f.stop = stop

@@ -2,14 +2,10 @@ package events
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
-	"io"
 	"log/slog"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -85,23 +81,33 @@ func (s *sockets) say(prompt, blocks int) {
 type following struct {
 	*Ledger
 
-	stop func()
+	stop  func()
+	block int
 }
 
-func follow(t *testing.T, dir string, workers ...*worker.Worker) *following {
+// follow begins with the snapshot, if it is not nil and can be used.
+func follow(t *testing.T, snapshot []byte, workers ...*worker.Worker) *following {
+	t.Helper()
+	return followIn(t, pageTokens, snapshot, workers...)
+}
+
+// followIn is follow with blocks of another size.
+func followIn(t *testing.T, block int, snapshot []byte, workers ...*worker.Worker) *following {
 	t.Helper()
 	cfg := DefaultConfig()
-	cfg.SnapshotDir = dir
-	l, err := New(Params{Config: cfg, Pool: "p", BlockTokens: pageTokens, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	l, err := New(Params{Config: cfg, Pool: "p", BlockTokens: block, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if snapshot != nil {
+		_ = l.Restore(bytes.NewReader(snapshot))
 	}
 	l.Observe(worker.NewSet(workers...))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = l.Run(ctx) })
-	f := &following{l, sync.OnceFunc(func() { cancel(); running.Wait() })}
+	f := &following{l, sync.OnceFunc(func() { cancel(); running.Wait() }), block}
 	t.Cleanup(f.stop)
 	return f
 }
@@ -114,7 +120,7 @@ func workerAt(name string, s slot.Slot, at *sockets) *worker.Worker {
 
 func (f *following) holds(prompt int, s slot.Slot) int {
 	var o runs.Overlap
-	f.Overlap(chainOf(prompt, pageTokens), &o)
+	f.Overlap(chainOf(prompt, f.block), &o)
 	return o.Of(s).Upto(slot.Remote)
 }
 
@@ -132,7 +138,7 @@ func TestALedgerFollowsWorkers(t *testing.T) {
 	b := serve(t, &publisher{block: pageTokens, process: 2, tree: map[uint64]bool{}})
 	a.say(0, 3)
 	w := workerAt("a", 4, a)
-	l := follow(t, "", w)
+	l := follow(t, nil, w)
 	eventually(t, "a is caught up with", func() bool { return l.Evidence(4).Mode == Exact && l.holds(0, 4) == 3 && l.Pending() == 0 })
 	l.Observe(worker.NewSet(w, workerAt("b", 5, b)))
 	eventually(t, "b is followed", func() bool { return l.Evidence(5).Mode == Exact })
@@ -146,80 +152,6 @@ func TestALedgerFollowsWorkers(t *testing.T) {
 	eventually(t, "a is forgotten", func() bool {
 		return l.holds(0, 4) == 0 && l.Evidence(4).Mode == Approximate && len(l.Status()) == 1
 	})
-}
-
-func TestASnapshotIsGoneOnFrom(t *testing.T) {
-	dir := t.TempDir()
-	a := serve(t, &publisher{block: pageTokens, process: 1, tree: map[uint64]bool{}, ring: 2})
-	b := serve(t, &publisher{block: pageTokens, process: 2, tree: map[uint64]bool{}})
-	gone := serve(t, &publisher{block: pageTokens, process: 3, tree: map[uint64]bool{}})
-	l := follow(t, dir, workerAt("a", 0, a), workerAt("b", 1, b), workerAt("gone", 2, gone))
-	eventually(t, "all are exact and subscribed to", func() bool {
-		return a.pub.Subscribers() > 0 && l.Evidence(0).Mode == Exact && l.Evidence(1).Mode == Exact && l.Evidence(2).Mode == Exact
-	})
-	for blocks := range 4 {
-		a.say(0, blocks+1)
-		b.say(2, blocks+1)
-		gone.say(3, blocks+1)
-	}
-	eventually(t, "all have told", func() bool { return l.holds(0, 0) == 4 && l.holds(2, 1) == 4 && l.holds(3, 2) == 4 })
-	l.stop()
-
-	a.say(0, 5) // while we are away
-	b.mu.Lock()
-	b.publisher = &publisher{block: pageTokens, process: 4, tree: map[uint64]bool{}} // another process at the same address
-	b.mu.Unlock()
-	b.say(3, 2)
-	l = follow(t, dir, workerAt("b", 0, b), workerAt("a", 1, a)) // in other slots
-	eventually(t, "a's history goes on from the snapshot, though the engine does not keep it from the start", func() bool {
-		return l.Evidence(1).Mode == Exact && l.holds(0, 1) == 5
-	})
-	eventually(t, "b's is given up: it is another process", func() bool {
-		return l.Evidence(0).Mode == Exact && l.holds(2, 0) == 2 && l.holds(3, 0) == 2
-	})
-	if n := l.Stats().Held; n != 7 {
-		t.Errorf("%d blocks held, want 7: nothing of the worker that is gone", n)
-	}
-}
-
-func TestSnapshotsThatCannotBeUsed(t *testing.T) {
-	dir := t.TempDir()
-	a := serve(t, &publisher{block: pageTokens, process: 1, tree: map[uint64]bool{}})
-	a.say(0, 4)
-	l := follow(t, dir, workerAt("a", 0, a))
-	eventually(t, "exact", func() bool { return l.Evidence(0).Mode == Exact })
-	l.stop()
-	path := filepath.Join(dir, "p.index")
-	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	flipped := bytes.Clone(good)
-	flipped[len(flipped)/2] ^= 1
-	for i, bad := range [][]byte{nil, []byte("no gzip"), good[:len(good)/2], flipped} {
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.load(path, map[key]bool{}); err == nil {
-			t.Errorf("bad snapshot %d: no error", i)
-		}
-		l := follow(t, dir, workerAt("a", 0, a))
-		eventually(t, "exact all the same", func() bool { return l.Evidence(0).Mode == Exact && l.holds(0, 0) == 4 })
-		l.stop()
-	}
-	for i := 10; i < len(good); i++ { // of gzip's header some bytes mean nothing
-		bad := bytes.Clone(good)
-		bad[i] ^= 1
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.load(path, map[key]bool{}); err == nil && !bytes.Equal(unzipped(bad), unzipped(good)) {
-			t.Errorf("byte %d of %d flipped: no error", i, len(good))
-		}
-	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
-		t.Errorf("files left behind: %s", strings.Join(left, " "))
-	}
 }
 
 // TestEnginesThatDial: three workers at one socket, told apart by their names, by their addresses and by nothing but where they
@@ -258,7 +190,7 @@ func TestEnginesThatDial(t *testing.T) {
 		payload := wire.Encoder{Dialect: wire.VLLMMap}.Append(nil, wire.Draft{Time: 1, Rank: s.rank, Events: []wire.DraftEvent{p.store(0, i+1)}})
 		pub.Send(wire.LiveFrames(wire.Message{Topic: []byte(s.topic), Payload: payload})...)
 	}
-	f := &following{Ledger: l}
+	f := &following{Ledger: l, block: pageTokens}
 	eventually(t, "each has told, and two were nobody", func() bool {
 		return f.holds(0, 0) == 1 && f.holds(0, 1) == 2 && f.holds(0, 2) == 3 && l.bound.unknown.Load() == 2
 	})
@@ -299,14 +231,4 @@ func TestSpeakers(t *testing.T) {
 			t.Errorf("topic %q from %q: %q, want %q", c.topic, c.from, got, c.want)
 		}
 	}
-}
-
-// unzipped is what a snapshot says, as far as it can be read: some flips change nothing.
-func unzipped(b []byte) []byte {
-	z, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		return nil
-	}
-	text, _ := io.ReadAll(z)
-	return text
 }

@@ -2,179 +2,314 @@ package events
 
 import (
 	"bufio"
-	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"math"
 	"time"
 
+	"attache/indexer/pages"
 	"attache/indexer/runs"
+	"attache/internal/packed"
 	"attache/internal/slot"
-	"attache/internal/wholefile"
 )
 
-// A snapshot is a file, compressed by gzip, with one line of JSON (frozenFeeds) and the index behind it (see runs.Frozen). It
-// spares an engine's whole replay after a restart of ours, and keeps a history complete that the engine itself no longer has
-// from its start. Nothing in it is believed untested: a feed that begins with a snapshot asks the engine for the last batch that
-// is in it, and only if that comes back byte for byte, what was saved is of the same process.
+// A snapshot spares an engine's whole replay after a restart of ours, and keeps a history that the engine itself no longer has
+// from its start. It is, in the form of package packed:
+//
+//	"attache events" and the version, one byte
+//	tokens of the pool's blocks
+//	feeds: how many; each the worker's address, the rank, the slot it had, and up to where its history is known (place)
+//	XXH3-64 of all before it
+//	for each feed of small pages: its pages (see package pages)
+//	the index of all others (see package runs)
+//
+// Blocks of small pages are not in the index: they are made of the pages again.
+//
+// Nothing in a snapshot is believed untested: a feed that begins with one asks the engine for the last batch that is in it, and
+// only if that comes back byte for byte, what was saved is of the same process.
+const (
+	snapshotMagic   = "attache events"
+	snapshotVersion = 2
+)
 
-// snapshotVersion changes with everything that older files would be misread by.
-const snapshotVersion = 1
+// ErrSnapshot says that what was read is no snapshot of this version and for these blocks, or is damaged.
+var ErrSnapshot = errors.New("not a sound snapshot of feeds")
 
-// frozenFeeds is what a snapshot says of the feeds.
-type frozenFeeds struct {
-	Version     int          `json:"version"`
-	Pool        string       `json:"pool"`
-	BlockTokens int          `json:"block_tokens"`
-	At          time.Time    `json:"at"`
-	Feeds       []frozenFeed `json:"feeds"`
-}
+// Parked is how long what a snapshot says of a worker waits for that worker to appear.
+const Parked = 2 * time.Minute
 
-// frozenFeed is where a feed stood, and how its slot was numbered.
-type frozenFeed struct {
-	place
-
-	Worker   string    `json:"worker"`
-	Rank     int       `json:"rank"`
-	Endpoint string    `json:"endpoint"`
-	Slot     slot.Slot `json:"slot"`
-}
+const (
+	maxFeeds   = 1 << 20
+	maxAddress = 1 << 10
+)
 
 // place is up to where the index knows a rank's history. It changes together with the index.
 type place struct {
-	Known    bool   `json:"known"`
-	Sequence uint64 `json:"sequence"`
-	Digest   uint64 `json:"digest"`
-	Page     int    `json:"page"`
-	HasGroup bool   `json:"has_group"`
-	Group    int32  `json:"group"`
-	Plain    bool   `json:"plain"`
+	Known    bool
+	Sequence uint64
+	Digest   uint64
+	Complete bool
+	Page     int
+	HasGroup bool
+	Group    int32
+	Plain    bool
+	Small    bool // pages are smaller than blocks
 }
 
-// placeNow is where the feed stands. A history that is not complete is not gone on from: the engine's replay brings as much.
+// home names a rank over restarts.
+type home struct {
+	addr string
+	rank int
+}
+
+// resumed is what a snapshot says of a rank.
+type resumed struct {
+	place
+
+	was    slot.Slot
+	joiner *pages.Joiner // nil for pages that are blocks
+}
+
+// placeNow is where the feed stands. What cannot be compared with the engine later on is not gone on from, nor is what a replay
+// is owed for: it will bring more.
 func (f *feed) placeNow() place {
-	if !f.seq.has || !f.complete || f.barred || f.source.Pull || f.applier.joiner != nil || f.applier.large != nil {
+	a := &f.applier
+	if !f.seq.has || f.ask == nil || f.owed || f.barred || f.source.Pull || a.large != nil {
 		return place{}
 	}
-	a := &f.applier
-	return place{Known: true, Sequence: f.seq.last, Digest: f.seq.ring[f.seq.last%remembered].digest, Page: a.page, HasGroup: a.hasGroup, Group: a.group, Plain: f.drifted.Load()}
+	return place{Known: true, Sequence: f.seq.last, Digest: f.seq.digest(), Complete: f.complete, Page: a.page, HasGroup: a.hasGroup, Group: a.group,
+		Plain: f.drifted.Load(), Small: a.joiner != nil}
 }
 
-// resume goes on from a snapshot.
-func (f *feed) resume(p place) {
-	f.seq.applied(p.Sequence, p.Digest)
-	f.complete, f.place = true, p
-	f.applier.page, f.applier.hasGroup, f.applier.group, f.applier.plain = p.Page, p.HasGroup, p.Group, p.Plain
-	f.drifted.Store(p.Plain)
+// Frozen is what a ledger knows at one moment, ready to be written while it goes on.
+type Frozen struct {
+	blockTokens int
+	feeds       []frozenFeed
+	pages       []*pages.Frozen // of those with small pages, in their order
+	index       *runs.Frozen
 }
 
-// save writes a snapshot of the index and of where the feeds stand; it takes the place of the former one when it is complete.
-func (l *Ledger) save(path string) error {
-	head := frozenFeeds{Version: snapshotVersion, Pool: l.pool, BlockTokens: l.blockTokens, At: l.now()}
-	var frozen *runs.Frozen
+type frozenFeed struct {
+	home
+	place
+
+	slot slot.Slot
+}
+
+// Freeze captures what is known. Each feed of small pages waits while its pages are copied, and all wait while the rest is: about
+// 10 ms for a million blocks. A feed of small pages that is busy with a replay is left out.
+func (l *Ledger) Freeze() *Frozen {
+	z := &Frozen{blockTokens: l.blockTokens}
+	feeds := *l.feeds.Load()
+	places := make([]place, len(feeds))
+	l.write(func(*runs.Index) {
+		for i, f := range feeds {
+			if f != nil {
+				places[i] = f.place
+			}
+		}
+	})
+	for i, f := range feeds {
+		if places[i].Known && places[i].Small {
+			z.addSmall(f)
+		}
+	}
 	l.write(func(x *runs.Index) {
-		for _, f := range *l.feeds.Load() {
-			if f != nil && f.place.Known {
-				head.Feeds = append(head.Feeds, frozenFeed{f.place, f.worker, f.source.Rank, f.source.address(), f.slot})
+		taken := make([]bool, len(feeds))
+		for i, f := range feeds {
+			if f == nil || !f.place.Known || f.place.Small {
+				continue
 			}
+			taken[i] = true
+			z.feeds = append(z.feeds, frozenFeed{home{f.addr, f.source.Rank}, f.place, f.slot})
 		}
-		frozen = x.Freeze()
+		z.index = x.Freeze(func(s slot.Slot) bool { return int(s) < len(taken) && taken[s] })
 	})
-	return wholefile.Replace(path, func(to io.Writer) error { return writeSnapshot(to, head, frozen) })
+	return z
 }
 
-func writeSnapshot(to io.Writer, head frozenFeeds, frozen *runs.Frozen) error {
-	z, err := gzip.NewWriterLevel(to, gzip.BestSpeed)
-	if err != nil {
-		return err
+// addSmall captures a feed whose pages are joined, which change before the index does.
+func (z *Frozen) addSmall(f *feed) {
+	if !f.tryLock() {
+		return
 	}
-	if err := json.NewEncoder(z).Encode(head); err != nil { // one line
-		return err
+	defer f.mu.Unlock()
+	if p := f.placeNow(); p.Known && p.Small {
+		z.feeds = append(z.feeds, frozenFeed{home{f.addr, f.source.Rank}, p, f.slot})
+		z.pages = append(z.pages, f.applier.joiner.Freeze())
 	}
-	if _, err := frozen.WriteTo(z); err != nil {
-		return err
-	}
-	return z.Close()
 }
 
-// maxHead bounds the line of a snapshot that says of the feeds: some 300 bytes each.
-const maxHead = 16 << 20
+// tryLock waits for a batch to be applied, but not for a replay.
+func (f *feed) tryLock() bool {
+	for range 100 {
+		if f.mu.TryLock() {
+			return true
+		}
+		if f.status.Load().State == Replaying {
+			return false
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
+}
 
-// load reads a snapshot, if there is one, for the feeds that are wanted; others' slots are given back.
-func (l *Ledger) load(path string, wanted map[key]bool) error {
-	file, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = file.Close() }()
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		return err
-	}
-	in := bufio.NewReader(z)
-	head, err := readHead(in)
-	switch {
-	case err != nil:
-		return err
-	case head.Version != snapshotVersion || head.Pool != l.pool || head.BlockTokens != l.blockTokens:
-		return fmt.Errorf("it is of version %d, pool %q and blocks of %d tokens; here are version %d, %q and %d: it is left unread",
-			head.Version, head.Pool, head.BlockTokens, snapshotVersion, l.pool, l.blockTokens)
-	}
-	renamed := map[slot.Slot]slot.Slot{}
-	taken := map[slot.Slot]bool{}
-	for _, was := range head.Feeds {
-		for k := range wanted {
-			if k.worker == was.Worker && k.source.Rank == was.Rank && k.source.Endpoint == was.Endpoint && !taken[k.slot] {
-				renamed[was.Slot], taken[k.slot] = k.slot, true
-				l.resumed[k] = was.place
-			}
+// WriteTo writes the snapshot. Any goroutine may call it, once.
+func (z *Frozen) WriteTo(to io.Writer) (int64, error) {
+	w := packed.NewWriter(to)
+	w.Raw([]byte(snapshotMagic))
+	w.Raw([]byte{snapshotVersion})
+	w.Number(z.blockTokens)
+	w.Number(len(z.feeds))
+	for _, f := range z.feeds {
+		w.Text(f.addr)
+		w.Number(f.rank)
+		w.Number(int(f.slot))
+		w.Word(f.Sequence)
+		w.Word(f.Digest)
+		w.Number(f.Page)
+		w.Word(uint64(uint32(f.Group)))
+		for _, flag := range [...]bool{f.Complete, f.HasGroup, f.Plain, f.Small} {
+			w.Flag(flag)
 		}
 	}
-	index, err := runs.Load(in, l.cfg.Index, func(s slot.Slot) (slot.Slot, bool) {
-		to, ok := renamed[s]
-		return to, ok
-	})
-	if err == nil {
-		err = ended(in)
+	n, err := w.Close()
+	parts := make([]io.WriterTo, 0, len(z.pages)+1)
+	for _, p := range z.pages {
+		parts = append(parts, p)
 	}
+	for _, p := range append(parts, z.index) {
+		if err != nil {
+			break
+		}
+		var more int64
+		more, err = p.WriteTo(to)
+		n += more
+	}
+	return n, err
+}
+
+// Restore reads a snapshot: a feed that begins within Parked goes on from what it says of its worker, named by address and rank. It
+// must be called before Run, at most once. After an error nothing is restored. Of a *bufio.Reader it reads no more than the
+// snapshot.
+func (l *Ledger) Restore(from io.Reader) error {
+	in := bufio.NewReader(from)
+	feeds, err := readFeeds(in, l.blockTokens)
 	if err != nil {
-		clear(l.resumed)
 		return err
 	}
+	resume := map[home]resumed{}
+	for _, f := range feeds {
+		r := resumed{place: f.place, was: f.slot}
+		if f.Small {
+			if r.joiner, err = pages.Load(in); err != nil {
+				return err
+			}
+			if page, blocks := r.joiner.Sizes(); page != f.Page || blocks != l.blockTokens {
+				return fmt.Errorf("%w: pages of %s/%d are of %d tokens in blocks of %d, not %d in %d", ErrSnapshot, f.addr, f.rank, page, blocks,
+					f.Page, l.blockTokens)
+			}
+		}
+		resume[f.home] = r
+	}
+	index, err := runs.Load(in, l.cfg.Index)
+	if err != nil {
+		return err
+	}
+	index.Park()
+	l.writing.Lock()
+	defer l.writing.Unlock()
 	l.index.Store(index)
-	l.log.Info("the index was read from a snapshot", "file", path, "age", l.now().Sub(head.At).Round(time.Second).String(),
-		"feeds", len(l.resumed), "blocks", index.Stats().Held)
+	l.resumed = resume
+	l.parked.Store(len(resume) > 0)
 	return nil
 }
 
-// ended reads to the end of a snapshot, where gzip compares its checksum: that of the feeds is in no other.
-func ended(in io.Reader) error {
-	n, err := io.Copy(io.Discard, in)
-	if err == nil && n > 0 {
-		err = fmt.Errorf("%d bytes follow the index", n)
+func readFeeds(in io.Reader, blockTokens int) ([]frozenFeed, error) {
+	r := packed.NewReader(in, ErrSnapshot)
+	var head [len(snapshotMagic) + 1]byte
+	r.Raw(head[:])
+	r.Check(string(head[:len(snapshotMagic)]) == snapshotMagic, "it begins otherwise")
+	r.Check(head[len(snapshotMagic)] == snapshotVersion, fmt.Sprintf("it is of version %d, expected is %d", head[len(snapshotMagic)], snapshotVersion))
+	blocks := r.Number(math.MaxInt32)
+	r.Check(blocks == blockTokens, fmt.Sprintf("its blocks have %d tokens, expected are %d", blocks, blockTokens))
+	var feeds []frozenFeed
+	for n := r.Number(maxFeeds); n > 0 && r.Err() == nil; n-- {
+		f := frozenFeed{home: home{r.Text(maxAddress), r.Number(math.MaxInt32)}, slot: slot.Slot(r.Number(math.MaxInt32))}
+		f.Known, f.Sequence, f.Digest, f.Page, f.Group = true, r.Word(), r.Word(), r.Number(math.MaxInt32), int32(uint32(r.Word()))
+		f.Complete, f.HasGroup, f.Plain, f.Small = r.Flag(), r.Flag(), r.Flag(), r.Flag()
+		r.Check(!f.Small || f.Page < blocks, "small pages are no smaller than blocks")
+		feeds = append(feeds, f)
 	}
-	return err
+	return feeds, r.Close()
 }
 
-func readHead(in *bufio.Reader) (head frozenFeeds, err error) {
-	var line []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		line = append(line, part...)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) || len(line) > maxHead {
-			return head, fmt.Errorf("it does not begin with a line of JSON: %w", err)
-		}
+// Waiting reports whether parts of a snapshot wait for their workers. One that is taken now is without them.
+func (l *Ledger) Waiting() bool { return l.parked.Load() }
+
+// unpark gives up what still waits for its worker.
+func (l *Ledger) unpark() {
+	if len(l.resumed) > 0 {
+		l.log.Info("a snapshot tells of workers that have not appeared; it is forgotten", "ranks", len(l.resumed))
 	}
-	if err := json.Unmarshal(line, &head); err != nil {
-		return head, fmt.Errorf("its first line: %w", err)
+	l.resumed = nil
+	l.write(func(x *runs.Index) { x.DropParked() })
+	l.parked.Store(false)
+}
+
+// resume lets a feed that has not begun go on from what the snapshot says of its rank, if it says anything.
+func (l *Ledger) resume(f *feed) {
+	at := home{f.addr, f.source.Rank}
+	r, ok := l.resumed[at]
+	if !ok {
+		return
 	}
-	return head, nil
+	delete(l.resumed, at)
+	if f.ask != nil {
+		f.resume(r)
+	}
+	if len(l.resumed) == 0 {
+		l.unpark()
+	}
+}
+
+// resume goes on from a snapshot.
+func (f *feed) resume(r resumed) {
+	a := &f.applier
+	f.seq.applied(r.Sequence, r.Digest)
+	f.complete = r.Complete
+	if r.joiner != nil {
+		f.rejoin(r.joiner)
+	} else {
+		f.ledger.write(func(x *runs.Index) { x.Unpark(r.was, f.slot) }) // if it says no, nothing was held
+	}
+	a.page, a.hasGroup, a.group, a.plain = r.Page, r.HasGroup, r.Group, r.Plain
+	f.drifted.Store(r.Plain)
+	f.ledger.write(func(x *runs.Index) {
+		f.place = r.place
+		f.onDevice.Store(int64(x.SlotStats(f.slot).Held[slot.Device]))
+	})
+}
+
+// rejoin makes blocks of pages again.
+func (f *feed) rejoin(j *pages.Joiner) {
+	const atOnce = 1 << 12 // blocks
+	a := &f.applier
+	a.joiner, a.joined, a.parted = j, a.bring, a.takeBack
+	flush := func() {
+		f.ledger.write(func(x *runs.Index) {
+			if apply(x, f.slot, a.changes) > 0 {
+				f.complete = false // the index is full
+			}
+		})
+		a.changes, a.locals, a.keys = a.changes[:0], a.locals[:0], a.keys[:0]
+	}
+	j.Tell(func(b pages.Blocks) {
+		a.bring(b)
+		if len(a.keys) >= atOnce {
+			flush()
+		}
+	})
+	flush()
 }

@@ -1,5 +1,7 @@
 package runs
 
+import "slices"
+
 // tester is what check needs of a test, plain or random.
 type tester interface {
 	Helper()
@@ -44,7 +46,7 @@ func check(t tester, x *Index) {
 		t.Errorf("%d runs and %d blocks counted, %d and %d found, %d in the table", x.live, x.blocks, live, blocks, n)
 	}
 	checkSets(t, x, refs)
-	bytes += stateBytes*cap(x.runs) + 4*cap(x.free) + 8*cap(x.workers)
+	bytes += stateBytes*cap(x.runs) + 4*cap(x.free) + 8*(cap(x.workers)+cap(x.parked))
 	bytes += 4 * (cap(x.reclaim.evicted[0]) + cap(x.reclaim.evicted[1]))
 	for i := range x.table.parts {
 		bytes += x.table.parts[i].Load().bytes()
@@ -70,7 +72,7 @@ func check(t tester, x *Index) {
 		bytes += o.bytes()
 		waiting += len(o.Engine)
 	}
-	for _, w := range x.workers {
+	for _, w := range slices.Concat(x.workers, x.parked) {
 		if w != nil {
 			bytes += workerBytes
 			for _, o := range w.orphans.all {

@@ -33,5 +33,6 @@
 //
 // Files: index.go is the writer's side, overlap.go the readers'; run.go the runs and how they are painted; table.go finds
 // them; sets.go are the holder sets; holder.go gives out bits and takes them back; engine.go resolves the engines' hashes;
-// orphan.go is what waits for a parent; bound.go keeps the memory in bounds; snapshot.go saves and load.go restores.
+// orphan.go is what waits for a parent; bound.go keeps the memory in bounds; snapshot.go saves, load.go
+// restores, and park.go gives slots new numbers.
 package runs

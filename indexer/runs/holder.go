@@ -21,6 +21,7 @@ type holder struct {
 	held      int // blocks of runs: each has exactly one key
 	stale     int // keys of engine whose run was evicted
 	announced int // sum of the counts of all keys
+	parked    bool
 }
 
 const holderBytes = 64 // without engine
@@ -106,7 +107,9 @@ func (x *Index) retire(h *holder) {
 	x.held -= h.held
 	x.stale -= h.stale
 	x.owners[h.bit] = nil
-	x.workers[h.Slot].tiers[h.Tier] = nil
+	if w := x.workerOf(h); w != nil {
+		w.tiers[h.Tier] = nil
+	}
 	for len(x.retired) <= h.bit>>6 {
 		x.retired = append(x.retired, 0)
 	}
@@ -121,7 +124,7 @@ func (x *Index) publishView() {
 	v := &view{owners: make([]owner, len(x.owners)), device: make([]uint64, words), lower: make([]uint64, words)}
 	for bit, h := range x.owners {
 		v.owners[bit] = owner{above: -1, below: -1}
-		if h == nil {
+		if h == nil || h.parked {
 			continue
 		}
 		o := &v.owners[bit]

@@ -28,6 +28,7 @@ type Index struct {
 	one     [1]uint64
 
 	workers  []*worker // by slot
+	parked   []*worker // by what the slot was; see park.go
 	owners   []*holder // by bit
 	freeBits []int
 	// Bits whose holders are gone but which sets still contain: those waiting for a round of Tidy, and those of the round

@@ -1,12 +1,11 @@
 package runs
 
 import (
-	"bufio"
-	"encoding/binary"
 	"io"
 	"slices"
 
-	"github.com/zeebo/xxh3"
+	"attache/internal/packed"
+	"attache/internal/slot"
 )
 
 // A snapshot is, numbers as unsigned varints unless said otherwise:
@@ -34,7 +33,7 @@ type Frozen struct {
 	maps     []engineMap
 	number   []uint32 // by bit: of the holder, plus 1; 0: not in use
 	runs     []*run
-	runOf    []uint32 // by run id: its place in runs, plus 1; 0: evicted
+	runOf    []uint32 // by run id: its place among those written, plus 1; 0: evicted, or nobody in the snapshot holds it
 }
 
 type frozenSettings struct {
@@ -44,16 +43,17 @@ type frozenSettings struct {
 }
 
 // Freeze captures the index. It copies the engine maps, 21 to 32 bytes a held block, and a pointer per run: about 10 ms
-// for a million blocks. What waits for a parent is left out. The writer's.
-func (x *Index) Freeze() *Frozen {
+// for a million blocks. What waits for a parent is left out, and so are parked slots and those that wanted is
+// false of; nil: none. The writer's.
+func (x *Index) Freeze(wanted func(slot.Slot) bool) *Frozen {
 	f := &Frozen{number: make([]uint32, len(x.owners)), runOf: make([]uint32, len(x.runs))}
 	for s, w := range x.workers {
-		if w != nil {
+		if w != nil && (wanted == nil || wanted(slot.Slot(s))) {
 			f.settings = append(f.settings, frozenSettings{Settings{Sets: w.sets, Blocks: w.expected}, s})
 		}
 	}
 	for bit, h := range x.owners {
-		if h == nil {
+		if h == nil || h.parked || wanted != nil && !wanted(h.Slot) {
 			continue
 		}
 		f.holders = append(f.holders, h.Holder)
@@ -64,58 +64,69 @@ func (x *Index) Freeze() *Frozen {
 		}
 		f.maps = append(f.maps, m)
 	}
-	for id, state := range x.runs {
+	for _, state := range x.runs {
 		if state.run != nil {
 			f.runs = append(f.runs, state.run)
-			f.runOf[id] = uint32(len(f.runs))
 		}
 	}
 	return f
 }
 
-// WriteTo writes the snapshot. Any goroutine may call it.
+// WriteTo writes the snapshot. Any goroutine may call it, once.
 func (f *Frozen) WriteTo(w io.Writer) (int64, error) {
-	e := &encoder{w: bufio.NewWriter(w)}
-	e.raw([]byte(snapshotMagic))
-	e.raw([]byte{snapshotVersion})
-	e.number(len(f.settings))
+	e := packed.NewWriter(w)
+	e.Raw([]byte(snapshotMagic))
+	e.Raw([]byte{snapshotVersion})
+	e.Number(len(f.settings))
 	for _, s := range f.settings {
-		e.number(s.slot)
-		e.flag(s.Sets)
+		e.Number(s.slot)
+		e.Flag(s.Sets)
 		for _, n := range s.Blocks {
-			e.number(n)
+			e.Number(n)
 		}
 	}
-	e.number(len(f.holders))
+	e.Number(len(f.holders))
 	for _, h := range f.holders {
-		e.number(int(h.Slot))
-		e.number(int(h.Tier))
+		e.Number(int(h.Slot))
+		e.Number(int(h.Tier))
 	}
 	numbers := f.writeSets(e)
-	e.number(len(f.runs))
-	for _, r := range f.runs {
-		e.number(len(r.hashes))
+	kept := f.keepHeld(numbers)
+	e.Number(len(kept))
+	for _, r := range kept {
+		e.Number(len(r.hashes))
 		for _, h := range r.hashes {
-			e.word(h)
+			e.Word(h)
 		}
-		e.number(r.pieces())
+		e.Number(r.pieces())
 		r.each(func(from, to int, s *set) {
-			e.number(to - from)
-			e.number(numbers[s])
+			e.Number(to - from)
+			e.Number(numbers[s])
 		})
 	}
 	for i := range f.maps {
 		f.writeMap(e, &f.maps[i])
 	}
-	e.word(e.sum.Sum64())
-	if err := e.w.Flush(); e.err == nil {
-		e.err = err
+	return e.Close()
+}
+
+// keepHeld returns the runs of which a holder in the snapshot holds something, and numbers them.
+func (f *Frozen) keepHeld(numbers map[*set]int) []*run {
+	kept := make([]*run, 0, len(f.runs))
+	for _, r := range f.runs {
+		held := false
+		r.each(func(_, _ int, s *set) { held = held || numbers[s] != 0 })
+		f.runOf[r.id] = 0
+		if held {
+			kept = append(kept, r)
+			f.runOf[r.id] = uint32(len(kept))
+		}
 	}
-	return e.n, e.err
+	return kept
 }
 
 // writeSets writes the sets in use and returns their numbers.
-func (f *Frozen) writeSets(e *encoder) map[*set]int {
+func (f *Frozen) writeSets(e *packed.Writer) map[*set]int {
 	numbers := map[*set]int{}
 	members := [][]uint32{{}}
 	for _, r := range f.runs {
@@ -136,19 +147,19 @@ func (f *Frozen) writeSets(e *encoder) map[*set]int {
 			}
 		})
 	}
-	e.number(len(members))
+	e.Number(len(members))
 	for _, in := range members {
-		e.number(len(in))
+		e.Number(len(in))
 		before := uint32(0)
 		for _, n := range in {
-			e.number(int(n - before))
+			e.Number(int(n - before))
 			before = n
 		}
 	}
 	return numbers
 }
 
-func (f *Frozen) writeMap(e *encoder, m *engineMap) {
+func (f *Frozen) writeMap(e *packed.Writer, m *engineMap) {
 	n := 0
 	each := func(do func(entry, uint32)) {
 		for i := range m.parts {
@@ -163,41 +174,11 @@ func (f *Frozen) writeMap(e *encoder, m *engineMap) {
 		}
 	}
 	each(func(entry, uint32) { n++ })
-	e.number(n)
+	e.Number(n)
 	each(func(en entry, run uint32) {
-		e.word(en.key)
-		e.number(int(run))
-		e.number(en.place.offset())
-		e.number(en.place.count())
+		e.Word(en.key)
+		e.Number(int(run))
+		e.Number(en.place.offset())
+		e.Number(en.place.count())
 	})
-}
-
-// encoder writes and sums. The first error stays.
-type encoder struct {
-	w       *bufio.Writer
-	sum     xxh3.Hasher
-	n       int64
-	err     error
-	scratch [binary.MaxVarintLen64]byte
-}
-
-func (e *encoder) raw(p []byte) {
-	if e.err != nil {
-		return
-	}
-	e.sum.Write(p) //nolint:errcheck // a hash takes all
-	var n int
-	n, e.err = e.w.Write(p)
-	e.n += int64(n)
-}
-
-func (e *encoder) number(n int)  { e.raw(binary.AppendUvarint(e.scratch[:0], uint64(n))) }
-func (e *encoder) word(n uint64) { e.raw(binary.LittleEndian.AppendUint64(e.scratch[:0], n)) }
-
-func (e *encoder) flag(b bool) {
-	n := 0
-	if b {
-		n = 1
-	}
-	e.number(n)
 }

@@ -349,15 +349,20 @@ func (s *script) compare(x *Index, chain []block.Hash) {
 // reload saves the index, loads it, and compares all chains.
 func (s *script) reload() {
 	var b bytes.Buffer
-	n, err := s.x.Freeze().WriteTo(&b)
+	n, err := s.x.Freeze(nil).WriteTo(&b)
 	if err != nil || n != int64(b.Len()) {
 		s.t.Errorf("snapshot of %d bytes, said to be %d: %v", b.Len(), n, err)
 	}
-	x, err := Load(&b, roomy(), nil)
+	x, err := Load(&b, roomy())
 	if err != nil {
 		s.t.Errorf("load: %v", err)
 		return
 	}
+	x.Park()
+	for i := range slot.Slot(scriptSlots) {
+		x.Unpark(i, i)
+	}
+	x.DropParked()
 	check(s.t, x)
 	for _, chain := range s.chains {
 		s.compare(x, chain)

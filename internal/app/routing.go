@@ -10,6 +10,7 @@ import (
 	"attache/internal/admin"
 	"attache/internal/config"
 	"attache/internal/router"
+	"attache/internal/state"
 	"attache/internal/worker"
 )
 
@@ -46,11 +47,16 @@ var routerModule = fx.Module("router",
 		return w
 	}),
 	fx.Provide(func(cfg *config.Config, registry *worker.Registry, w *windows, now func() time.Time, log *slog.Logger,
-		reg prometheus.Registerer, observer router.Observer, keeper router.Keeper) (*router.Router, error) {
+		reg prometheus.Registerer, observer router.Observer, keeper router.Keeper, store state.Store) (*router.Router, error) {
+		var blobs router.Blobs // a store of this process alone is of no use after it
+		if cfg.Redis.Enabled() {
+			blobs = store
+		}
 		return router.New(router.Params{
 			Config: cfg.Router, Pools: cfg.PoolConfigs(), Replica: cfg.Replica, Workers: registry, Now: now,
 			Log: log.With("component", "router"), Metrics: reg,
 			Observer: observer, Keeper: keeper, Keeps: router.Keeps{Prompts: cfg.Warm.Keepalive, Next: cfg.Warm.SpeculativePrefill},
+			Blobs: blobs,
 			Watch: func(pool string) router.Watcher { return both{w.all, w.pools[pool]} },
 		})
 	}),

@@ -227,7 +227,7 @@ func (s *source) Ready() admin.Readiness {
 		extproc.State, extproc.Detail = admin.Failed, "not yet ready, or draining"
 	}
 	if n := s.router.PendingReplays(); n > 0 && extproc.State == admin.OK {
-		extproc.State, extproc.Detail = admin.Failed, fmt.Sprintf("learning what %d workers hold from their KV events", n)
+		extproc.State, extproc.Detail = admin.Failed, fmt.Sprintf("learning what %d workers hold, from their KV events or a snapshot", n)
 	}
 	control := admin.Check{Name: "xds", State: admin.OK}
 	nodes := s.control.Status().Nodes

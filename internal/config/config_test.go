@@ -188,8 +188,10 @@ var mistakes = []mistake{
 		`test.yaml:3: router.events.silent_requests: -1: must be 0 (no limit) or more requests`},
 	{"a negative wait for replays", "router:\n  events:\n    ready_wait: -1s",
 		`test.yaml:3: router.events.ready_wait: -1s: must not be negative`},
-	{"snapshots all the time", "router:\n  events:\n    snapshot_interval: 10ms",
-		`test.yaml:3: router.events.snapshot_interval: 10ms: must be at least 1s`},
+	{"snapshots all the time", "router:\n  snapshot:\n    interval: 10ms",
+		`test.yaml:3: router.snapshot.interval: 10ms: must be at least 1s`},
+	{"snapshots of nothing", "router:\n  snapshot:\n    max_bytes: 1KiB",
+		`test.yaml:3: router.snapshot.max_bytes: 1024: must be at least 1MiB`},
 	{"host memory better than the device", "router:\n  events:\n    host_credit: 1.1",
 		`test.yaml:3: router.events.host_credit: 1.1: must be 0 to 1`},
 	{"a disk that costs more than computing", "router:\n  events:\n    disk_credit: -0.1",
@@ -738,7 +740,8 @@ var anything = []string{
 	"router.learnt_dir",                     // may come later
 	"router.queue.classes.fair",             // true or false
 	"router.queue.evict",                    // true or false
-	"router.events.snapshot_dir",            // may come later
+	"router.snapshot.dir",                   // may come later
+	"router.snapshot.shared",                // true or false
 	"redis.tls.enabled",                     // true or false
 	"extproc.answer_models",                 // true or false
 	"extproc.include_usage",                 // true or false

@@ -47,6 +47,7 @@ var effects = map[string]bool{
 	"router.index":         restart,
 	"router.events":        restart,
 	"router.scoring":       live,
+	"router.snapshot":      restart,
 
 	"extproc.listen":           restart,
 	"extproc.tls":              restart, // other files; what is in them is read at every handshake

@@ -48,6 +48,8 @@ type Config struct {
 	// LearntDir is a folder in which what was learnt of the workers' speed is kept, in a file with the pool's name: after a
 	// restart times are predicted as well as before. Empty: it is learnt anew, from the first fifty requests of each worker.
 	LearntDir string `yaml:"learnt_dir"`
+	// Snapshot is where what is known of the workers' caches is kept.
+	Snapshot SnapshotConfig `yaml:"snapshot"`
 	// BookingTTL is how long a request may run before its booking is given up, as if its end had been lost. Too short a value
 	// makes workers with long answers look idle.
 	BookingTTL time.Duration `yaml:"booking_ttl"`
@@ -71,6 +73,7 @@ func DefaultConfig() Config {
 		Alternatives: 3,
 		FeedbackTTL:  time.Minute,
 		BookingTTL:   time.Hour,
+		Snapshot:     DefaultSnapshotConfig(),
 		Recent:       200,
 		Tenants:      100,
 		Prompt:       prompt.DefaultConfig(),
@@ -95,6 +98,7 @@ func (c Config) Validate() error {
 	check.Check(c.Tenants >= 0 && c.Tenants <= 10000, "tenants", c.Tenants, "must be 0 (none) to 10000 tenants")
 	check.Under("prompt", c.Prompt.Validate())
 	check.Under("index", c.Index.Validate())
+	check.Under("snapshot", c.Snapshot.Validate())
 	check.Under("events", c.Events.Validate())
 	check.Under("scoring", c.Scoring.Validate())
 	return check.Err()

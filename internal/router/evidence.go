@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -231,10 +232,17 @@ func (r *Router) Feeds() []events.Status {
 	return all
 }
 
-// PendingReplays is how many workers' events have not been caught up with since the start; after a bounded time 0.
+// PendingReplays is how many workers' events have not been caught up with since the start, and how many workers' prompts have not
+// been brought back; after a bounded time 0.
 func (r *Router) PendingReplays() (n int) {
+	set, now := r.workers.Set(), r.now()
 	for _, p := range r.pools {
 		n += p.ledger.Pending()
+		if now.Sub(r.begun) < r.settings.Load().Events.ReadyWait {
+			n += p.memories.of(func(m recollection) bool {
+				return slices.ContainsFunc(set.Eligible(p.name), func(w *worker.Worker) bool { return w.Endpoint == m.addr })
+			})
+		}
 	}
 	return n
 }

@@ -239,8 +239,10 @@ const upkeep = 2 * time.Second
 // a model cannot be read.
 func (r *Router) Run(ctx context.Context) error {
 	following, stop := context.WithCancel(ctx)
+	r.restoreAll(ctx)
 	defer r.runLedgers(following)()
 	defer r.runGates(following)()
+	defer r.runSnapshots(following)()
 	defer stop()
 	if err := r.Load(ctx); err != nil {
 		return err

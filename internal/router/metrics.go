@@ -38,6 +38,8 @@ type metrics struct {
 	sessions   *prometheus.Desc         // bound sessions by pool
 	backlog    *prometheus.Desc         // seconds of booked prefill by pool and worker
 	fidelity   *prometheus.Desc         // predicted against delivered
+	snapshots  *prometheus.CounterVec   // by pool and what became of them
+	snapshotAt *prometheus.GaugeVec     // Unix time of the last one that was saved, by pool
 	router     *Router
 }
 
@@ -96,7 +98,11 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 	}
 	m.chains = counter("chains_total", "Prompts by how their chain was made (exact, engine, approximate; none: only load "+
 		"decided) and what kept it from a better one: see docs/operations.md for the reasons.", "pool", "rung", "reason")
-	reg.MustRegister(m.seconds, m.unheard, m)
+	m.snapshots = counter("snapshots_total", "Snapshots of what workers hold: saved, failed to be; restored at the start, refused then.",
+		"pool", "result")
+	m.snapshotAt = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "attache_router_snapshot_timestamp_seconds",
+		Help: "When the last snapshot of what workers hold was saved, in seconds since 1970."}, []string{"pool"})
+	reg.MustRegister(m.seconds, m.unheard, m.snapshotAt, m)
 	for _, p := range r.pools {
 		c := &p.counters
 		c.requests, c.prompt, c.waited = m.requests.WithLabelValues(p.name), m.prompt.WithLabelValues(p.name), m.waited.WithLabelValues(p.name)
@@ -106,6 +112,9 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 		}
 		for why := Admitted + 1; why < exclusions; why++ {
 			p.counters.excluded[why] = m.excluded.WithLabelValues(p.name, why.String())
+		}
+		for _, result := range []string{"saved", "failed", "restored", "refused"} {
+			m.snapshots.WithLabelValues(p.name, result)
 		}
 		m.cached.WithLabelValues(p.name, "delivered")
 		for _, outcome := range []string{"ok", "client_error", "server_error", "aborted", "broken"} {

@@ -27,6 +27,7 @@ type pool struct {
 	remote   *Remote
 	sessions sessions
 	learnt   atomic.Pointer[scoring.Learnt] // before the last restart; nil: nothing
+	memories recollections                  // of a snapshot
 	tenants  tenants
 	misses   misses
 	heat     heat

@@ -73,6 +73,8 @@ type Router struct {
 	observer Observer
 	keeper   Keeper
 	keeps    Keeps
+	kept     []shelf // where snapshots are
+	begun    time.Time
 	seen     *worker.Set // the set that Observe saw last; only the registry's loop touches it
 }
 
@@ -103,12 +105,14 @@ type Params struct {
 	// alone.
 	Keeper Keeper
 	Keeps  Keeps
+	// Blobs is the store that replicas share; nil: there is none.
+	Blobs Blobs
 }
 
 // New makes a router for at least one pool. The configuration must have been validated.
 func New(p Params) (*Router, error) {
 	r := &Router{
-		replica: p.Replica, now: p.Now, log: p.Log, workers: p.Workers, observer: p.Observer, keeper: p.Keeper, keeps: p.Keeps,
+		replica: p.Replica, now: p.Now, log: p.Log, workers: p.Workers, observer: p.Observer, keeper: p.Keeper, keeps: p.Keeps, begun: p.Now(),
 		byName: map[string]*pool{}, scratch: sync.Pool{New: func() any { return new(scratch) }},
 	}
 	r.table.init()
@@ -145,6 +149,7 @@ func New(p Params) (*Router, error) {
 		r.pools = append(r.pools, made)
 		r.byName[pc.Name] = made
 	}
+	r.kept = r.shelves(p)
 	r.settings.Store(&settings{Config: p.Config, models: newModels(p.Pools, r.pools)})
 	r.metrics = newMetrics(p.Metrics, r)
 	r.quality = newQuality(p.Metrics, r)
