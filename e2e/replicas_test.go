@@ -254,33 +254,23 @@ func TestReplicasRouteAConversationToOneWorker(t *testing.T) {
 	for i, r := range rs.all {
 		before[i] = r.metric(`attache_router_decisions_total{pool="default"}`)
 	}
-	strays, turns := 0, 0
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	for talk := range 6 {
-		wg.Go(func() {
-			said := []string{words(fmt.Sprintf("talk-%d", talk), 12_000)}
-			home := ""
-			for turn := range 8 {
-				a, err := rs.chat(t.Context(), chatRequest{turns: said, tokens: 4, stream: turn%2 == 1})
-				if err != nil || a.status != 200 {
-					t.Errorf("talk %d, turn %d: status %d, %v", talk, turn, a.status, err)
-					return
-				}
-				mu.Lock()
-				turns++
-				if home != "" && a.engine != home {
-					strays++
-				}
-				mu.Unlock()
-				home = a.engine
-				said = append(said, words(fmt.Sprintf("answer-%d-%d", talk, turn), 400), words(fmt.Sprintf("question-%d-%d", talk, turn), 400))
-			}
-		})
+	const talks, turns = 6, 48
+	strays := 0
+	said, homes := make([][]string, talks), make([]string, talks)
+	for turn := range turns {
+		talk := turn % talks
+		if said[talk] == nil {
+			said[talk] = []string{words(fmt.Sprintf("talk-%d", talk), 12_000)}
+		}
+		a := rs.must(chatRequest{turns: said[talk], tokens: 4, stream: turn%2 == 1})
+		if homes[talk] != "" && a.engine != homes[talk] {
+			strays++
+		}
+		homes[talk] = a.engine
+		said[talk] = append(said[talk], words(fmt.Sprintf("answer-%d", turn), 400), words(fmt.Sprintf("question-%d", turn), 400))
 	}
-	wg.Wait()
-	t.Logf("%d turns of 6 conversations, %d went elsewhere than the one before", turns, strays)
-	if strays > 2 {
+	t.Logf("%d turns of %d conversations, %d went elsewhere than the one before", turns, talks, strays)
+	if strays > 1 {
 		t.Errorf("%d of %d turns left their worker", strays, turns)
 	}
 	for i, r := range rs.all {
@@ -295,7 +285,7 @@ func TestReplicasRouteAConversationToOneWorker(t *testing.T) {
 				t.Fatal("reports of the access log did not find the replica that had decided")
 			}
 		}
-		return rs.all[0].metric(`attache_router_outcomes_total{outcome="ok",pool="default"}`)+rs.all[1].metric(`attache_router_outcomes_total{outcome="ok",pool="default"}`) >= float64(turns)
+		return rs.all[0].metric(`attache_router_outcomes_total{outcome="ok",pool="default"}`)+rs.all[1].metric(`attache_router_outcomes_total{outcome="ok",pool="default"}`) >= turns
 	})
 }
 
