@@ -422,3 +422,106 @@ func (r *rig) ready() (status int, text string) {
 	body, _ := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(body)
 }
+
+// TestAWorkerRegistersAtOneReplica: all replicas know it, for as long as it renews its lease, though the one that took it in dies.
+func TestAWorkerRegistersAtOneReplica(t *testing.T) {
+	rs := startReplicas(t, 2, setup{engines: 1, config: "workers:\n  registration: {token_file: DIR/token, ttl: 3s}\n",
+		files: map[string]string{"token": "a-token-of-some-length\n"}})
+	e := rs.addEngineFor("joined", model)
+	j, err := proc.Start(context.Background(), rs.log("join"), os.Getenv("ATTACHE"), "join", "--engine", "http://"+e.address(),
+		"--gateway", rs.all[0].admin, "--token-file", filepath.Join(rs.dir, "token"), "--name", e.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(j.Kill)
+	both := func(want string) func() bool {
+		return func() bool {
+			return strings.Join(rs.all[0].workers("ready"), ",") == want && strings.Join(rs.all[1].workers("ready"), ",") == want
+		}
+	}
+	rs.eventually("both replicas use it", both("engine-0,joined"))
+	l := rs.load(8, chatRequest{tokens: 6, stream: true})
+	rs.all[1].eventually("it serves", func() bool { return rs.all[1].inFlight("joined") > 0 })
+	rs.all[0].attache.Kill()
+	time.Sleep(time.Second)
+	rs.all[0].startAttache()
+	rs.together(2)
+	rs.eventually("both replicas use it again", both("engine-0,joined"))
+	if err := j.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-j.Done():
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not leave")
+	}
+	e.Kill()
+	rs.eventually("both replicas let it go", both("engine-0"))
+	l.end()
+	l.judge(t)
+	rs.atRest()
+}
+
+// captured are the prompt tokens of all replicas' decisions, and of them those that the chosen workers were believed to hold.
+func (rs *replicas) captured() (prompt, captured float64) {
+	for _, r := range rs.all {
+		prompt += r.metric(`attache_router_prompt_tokens_total{pool="default"}`)
+		captured += r.metric(`attache_router_cached_tokens_total{pool="default",stage="captured"}`)
+	}
+	return prompt, captured
+}
+
+// TestReuseOutlivesARollingRestart: conversations go on while one replica after the other is restarted. Within five seconds of the last
+// one's return as much of their prompts is found in caches as before.
+func TestReuseOutlivesARollingRestart(t *testing.T) {
+	rs := startReplicas(t, 2, setup{engines: 3, config: "router:\n  snapshot: {shared: true, interval: 5s}\n"})
+	stop := make(chan struct{})
+	var talking sync.WaitGroup
+	var failed sync.Map
+	for i := range 8 {
+		talking.Go(func() {
+			said := []string{words(fmt.Sprintf("conversation-%d", i), 24_000)}
+			for turn := 0; ; turn++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				a, err := rs.chat(context.Background(), chatRequest{turns: said, tokens: 6, stream: true})
+				if err != nil || a.status != 200 {
+					failed.Store(fmt.Sprintf("conversation %d, turn %d", i, turn), fmt.Sprintf("status %d, %v", a.status, err))
+					return
+				}
+				if turn%40 == 39 { // it has become long: another one of the same beginning
+					said = said[:1]
+				}
+				said = append(said, words(fmt.Sprintf("answer-%d-%d", i, turn), 200), words(fmt.Sprintf("question-%d-%d", i, turn), 200))
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	}
+	share := func(lasting time.Duration) float64 {
+		prompt, captured := rs.captured()
+		time.Sleep(lasting)
+		p, c := rs.captured()
+		return (c - captured) / (p - prompt)
+	}
+	time.Sleep(3 * time.Second)
+	before := share(5 * time.Second)
+	for _, r := range rs.all {
+		r.attache.Stop(20 * time.Second)
+		r.startAttache()
+		r.eventually("it is ready", func() bool { status, _ := r.ready(); return status == http.StatusOK })
+		rs.together(2)
+		r.eventually("it decides", func() bool { return r.metric(`attache_router_decisions_total{pool="default"}`) > 0 })
+	}
+	after := share(5 * time.Second)
+	close(stop)
+	talking.Wait()
+	failed.Range(func(who, why any) bool { t.Errorf("%v: %v", who, why); return true })
+	t.Logf("%.3f of prompt tokens captured before, %.3f within 5 s of the last restart: %.3f of it", before, after, after/before)
+	if !(after >= .95*before) || before < .5 {
+		t.Errorf("%.3f of prompt tokens captured before, %.3f after the restarts: want at least 0.95 of it", before, after)
+	}
+	rs.atRest()
+}

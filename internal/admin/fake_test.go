@@ -119,6 +119,7 @@ func newFake() *fake {
 					LastNack: `cluster attache_workers: unknown field "foo"`},
 				{Node: "edge-1", Version: "1.40.0", Profile: "full", ConnectedSince: noon.Add(-76 * time.Hour)},
 			},
+			Replicas: []Replica{{Name: "attache-1", HeardAgeS: Known(0.4), Whole: true}, {Name: "attache-2", HeardAgeS: Known(3.1)}},
 			Warnings: []string{"gpu-f says its block size is 32 tokens, pool code is configured with 16: nothing it caches can be found"},
 		},
 		checks: []Check{

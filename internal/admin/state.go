@@ -57,7 +57,7 @@ func (r reader) status() Status {
 	if _, known := s.UptimeS.Get(); !known && !s.StartedAt.IsZero() {
 		s.UptimeS = Seconds(r.now().Sub(s.StartedAt).Truncate(time.Second))
 	}
-	s.Errors, s.Envoys, s.Warnings = list(s.Errors), list(s.Envoys), list(s.Warnings)
+	s.Errors, s.Envoys, s.Replicas, s.Warnings = list(s.Errors), list(s.Envoys), list(s.Replicas), list(s.Warnings)
 	slices.SortStableFunc(s.Envoys, func(a, b Envoy) int { return cmp.Compare(a.Node, b.Node) })
 	return s
 }

@@ -61,8 +61,18 @@ type Status struct {
 	TTFTP99S Figure  `json:"ttft_p99_s"`
 	Reuse    Reuse   `json:"cached_share"`
 	Envoys   []Envoy `json:"envoys"`
+	// Replicas are the others that share their decisions with this one, by name.
+	Replicas []Replica `json:"replicas"`
 	// Warnings are sentences an operator should act on, worst first.
 	Warnings []string `json:"warnings"`
+}
+
+// Replica is another attache before the same workers.
+type Replica struct {
+	Name      string `json:"name"`
+	HeardAgeS Figure `json:"heard_age_s"`
+	// Whole: all that it has under way is known here.
+	Whole bool `json:"whole"`
 }
 
 // Tally counts one kind of thing since the start.

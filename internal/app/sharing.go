@@ -105,3 +105,21 @@ func (s *sharing) warnings() (all []string) {
 	}
 	return all
 }
+
+// replicas are the others that are heard in any pool; of several pools the worst counts.
+func (s *sharing) replicas(now time.Time) (all []admin.Replica) {
+	byName := map[string]admin.Replica{}
+	for _, p := range s.pools {
+		for _, peer := range p.Peers() {
+			r := admin.Replica{Name: peer.Name, HeardAgeS: admin.Seconds(now.Sub(peer.Heard)), Whole: peer.Whole}
+			if before, known := byName[peer.Name]; known {
+				r.Whole = r.Whole && before.Whole
+			}
+			byName[peer.Name] = r
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		all = append(all, byName[name])
+	}
+	return all
+}

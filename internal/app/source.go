@@ -77,6 +77,7 @@ func (s *source) Status() admin.Status {
 		st.Errors = []admin.Tally{{Name: "failed requests", Total: st.ErrorsTotal}}
 	}
 	st.Warnings = append(st.Warnings, s.sharing.warnings()...)
+	st.Replicas = s.sharing.replicas(time.Now())
 	for _, n := range s.control.Status().Nodes {
 		st.Envoys = append(st.Envoys, admin.Envoy{Node: n.ID, Version: n.Version, Profile: n.Profile, ConnectedSince: n.Since, LastNack: n.LastNack})
 		if n.LastNack != "" {

@@ -1,4 +1,4 @@
-// The top of the page: state, Envoys, warnings, the figures of the last minute, and the curves of the last five.
+// The top of the page: state, Envoys, replicas, warnings, the figures of the last minute, and the curves of the last five.
 
 import { $, h, keyed, quantity, set, text } from './dom.js';
 import { chart } from './chart.js';
@@ -16,6 +16,7 @@ export function overview() {
       `up ${span(status.uptime_s)}`].filter(Boolean).join(' · '));
     document.title = `${readiness.ready ? join(rate(status.requests_per_s)) : 'NOT READY'} · attache`;
     keyed($('envoys'), envoysOrNone(status.envoys), (e) => e.node, () => envoy(at));
+    keyed($('replicas'), status.replicas, (r) => r.name, replica);
     keyed($('notices'), [
       ...readiness.checks.filter((c) => c.state !== 'ok').map((c) => ({ level: c.state, about: c.name, detail: c.detail })),
       ...status.warnings.map((detail) => ({ level: 'degraded', about: 'warning', detail })),
@@ -41,6 +42,20 @@ function envoy() {
           .filter(Boolean).join(' · '));
       node.classList.toggle('bad', Boolean(e.last_nack));
       set(node, { title: e.last_nack || (e.connected_since ? `connected since ${e.connected_since}` : '') });
+    },
+  };
+}
+
+function replica() {
+  const name = h('span');
+  const rest = h('span', { class: 'dim' });
+  const node = h('li', {}, name, rest);
+  return {
+    node,
+    update(r) {
+      text(name, `${r.whole ? '●' : '○'} ${r.name}`);
+      text(rest, r.whole ? 'replica' : 'replica, not all known yet');
+      set(node, { title: `heard ${r.heard_age_s.toFixed(1)} s ago` });
     },
   };
 }
