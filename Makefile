@@ -72,7 +72,7 @@ chaos: ## Hold the index of events against all that can go wrong, for ten minute
 QUALITY := $(CACHE)/quality
 
 .PHONY: quality
-quality: build ## Compare policies in all suites of simulations: tables, targets, and a report in .cache/quality. Six minutes. QUALITY_ARGS="--seeds 5"
+quality: build ## Compare policies in all suites of simulations: tables, targets, and a report in .cache/quality. Eight minutes. QUALITY_ARGS="--seeds 5"
 	@mkdir -p $(QUALITY)
 	bin/attache sim --suite all --json $(QUALITY)/quality.json --html $(QUALITY)/quality.html --markdown $(QUALITY)/quality.md $(QUALITY_ARGS)
 	@printf 'Measured with attache %s.\n\n' '$(VERSION)' > $(QUALITY)/version
