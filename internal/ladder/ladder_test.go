@@ -34,6 +34,7 @@ var rungs = map[string][]string{
 		"internal/packed", "internal/prompt", "internal/replica", "internal/traceparent", "internal/wholefile", "internal/worker"},
 	"internal/replica":             {"internal/block"},
 	"internal/replica/bench":       {"*"},
+	"internal/replica/direct":      {"internal/replica"},
 	"internal/replica/replicatest": {"internal/block", "internal/replica"}, // of tests only
 	"internal/tracing":             {"internal/router", "internal/traceparent"},
 	"internal/warm":                {"internal/openai", "internal/router", "internal/worker"},
