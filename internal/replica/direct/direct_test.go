@@ -129,28 +129,28 @@ func TestLost(t *testing.T) {
 		}
 		expect("without DNS", "joined 1, lost 1: ", "gateways cannot be looked up: the server is away")
 		w.set("gateways", nil, "10.0.0.1", "10.0.0.2")
-		expect("with one that is not there", "joined 1, lost 1: ", "gateways")
+		expect("with one that is not there", "joined 1, lost 2: ", "10.0.0.2:9004: connection error")
 		w.set("gateways", nil, "10.0.0.1")
-		expect("when it is not listed any more", "joined 2, lost 1: ", "gateways")
+		expect("when it is not listed any more", "joined 2, lost 2: ", "")
 		w.set("gateways", nil, "10.0.0.1", "10.0.0.2")
-		expect("when it is again", "joined 2, lost 2: ", "10.0.0.2:9004: connection error")
+		expect("when it is again", "joined 2, lost 3: ", "10.0.0.2:9004: connection error")
 		b := w.start(t, "10.0.0.2:9004", config())
-		expect("when it does not have the pool", "joined 3, lost 2: ", "10.0.0.2")
+		expect("when it does not have the pool", "joined 3, lost 3: ", "10.0.0.2")
 		_ = b.Link("llama").Publish(t.Context(), []byte("nobody hears this"))
-		expect("when it has it", "joined 4, lost 2: ", "10.0.0.2")
+		expect("when it has it", "joined 4, lost 3: ", "10.0.0.2")
 		if err := b.Link("llama").Publish(t.Context(), []byte("one"), []byte("two"), nil, []byte("three")); err != nil {
 			t.Error(err)
 		}
-		expect("when it has published", "joined 4, lost 2: one two  three", "10.0.0.2")
+		expect("when it has published", "joined 4, lost 3: one two  three", "10.0.0.2")
 		w.set("gateways", errors.New("the server is away"))
-		expect("without DNS, but with what was found", "joined 4, lost 2: one two  three", "10.0.0.2")
+		expect("without DNS, but with what was found", "joined 4, lost 3: one two  three", "10.0.0.2")
 		w.set("gateways", nil, "10.0.0.1")
 		_ = b.Link("llama").Publish(t.Context(), []byte("four"))
-		expect("not listed, but still connected", "joined 4, lost 2: one two  three four", "10.0.0.2")
+		expect("not listed, but still connected", "joined 4, lost 3: one two  three four", "10.0.0.2")
 		before := w.dials("10.0.0.2:9004")
 		_ = b.Link("llama").Publish(t.Context(), []byte("last"))
 		b.stop()
-		expect("gone", "joined 4, lost 2: one two  three four last", "10.0.0.2")
+		expect("gone", "joined 4, lost 3: one two  three four last", "10.0.0.2")
 		if n := w.dials("10.0.0.2:9004") - before; n > 0 {
 			t.Errorf("what is not listed any more was called %d times", n)
 		}
@@ -213,21 +213,20 @@ func TestSlow(t *testing.T) {
 		if n := link.hub.count(); n != 1 {
 			t.Errorf("%d subscribers are left, want 1", n)
 		}
-		if got := len(quick.records); got != sent {
-			t.Errorf("the quick one got %d of %d records", got, sent)
+		if got, _ := quick.heard(); len(got) != sent {
+			t.Errorf("the quick one got %d of %d records", len(got), sent)
 		}
 		close(slow.gate)
 		time.Sleep(longestPause)
-		slow.mu.Lock()
-		before := len(slow.records)
-		slow.mu.Unlock()
-		if before >= sent {
-			t.Errorf("the slow one got all %d records", before)
+		before, _ := slow.heard()
+		if len(before) >= sent {
+			t.Errorf("the slow one got all %d records", len(before))
 		}
 		_ = link.Publish(t.Context(), []byte("again"))
 		time.Sleep(time.Second)
-		if got := slow.records[before:]; len(got) != 1 || got[0] != "again" || slow.joined != 3 {
-			t.Errorf("the slow one has joined %d times and got %d more", slow.joined, len(got))
+		got, joined := slow.heard()
+		if got = got[len(before):]; len(got) != 1 || got[0] != "again" || joined != 3 {
+			t.Errorf("the slow one has joined %d times and got %d more", joined, len(got))
 		}
 		if !strings.Contains(a.log.String(), "too slow") {
 			t.Errorf("log: %s", a.log)
@@ -260,8 +259,8 @@ func TestMuchAtOnce(t *testing.T) {
 		}
 		_ = link.Publish(t.Context(), []byte("a little more"))
 		time.Sleep(time.Second)
-		if got := len(heard.records); got != len(records)+1 {
-			t.Errorf("%d records arrived of %d", got, len(records)+1)
+		if got, _ := heard.heard(); len(got) != len(records)+1 {
+			t.Errorf("%d records arrived of %d", len(got), len(records)+1)
 		}
 		if err := link.Publish(t.Context(), nil, make([]byte, maxRecord+1)); err == nil || !strings.Contains(err.Error(), "record 2 of 2 has 1048577 bytes") {
 			t.Errorf("a record that is too large: %v", err)
@@ -285,8 +284,8 @@ func TestLastWords(t *testing.T) {
 		}
 		a.stop()
 		synctest.Wait()
-		if got := len(heard.records); got != 50 {
-			t.Errorf("%d of 50 last records arrived", got)
+		if got, _ := heard.heard(); len(got) != 50 {
+			t.Errorf("%d of 50 last records arrived", len(got))
 		}
 		stop()
 		b.stop()

@@ -180,7 +180,7 @@ func (f *follower) failed(c *caller, err error) {
 	f.settle()
 }
 
-// settle tells when nobody can be reached any more, or nobody is missed any more; f.mu must be held.
+// settle tells when nobody can be reached any more, for which reason, or nobody is missed any more; f.mu must be held.
 func (f *follower) settle() {
 	var reasons []error
 	undecided := !f.listing.known
@@ -206,13 +206,16 @@ func (f *follower) settle() {
 	if f.listing.err != nil {
 		reasons = append(reasons, f.listing.err)
 	}
-	switch {
-	case len(reasons) > 0 && f.lost == nil:
-		slices.SortFunc(reasons, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-		f.lost = errors.Join(reasons...)
+	if len(reasons) == 0 {
+		if f.lost != nil {
+			f.rejoin() // nobody else is there: nothing is missed
+		}
+		return
+	}
+	slices.SortFunc(reasons, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	before := f.lost
+	if f.lost = errors.Join(reasons...); before == nil || before.Error() != f.lost.Error() {
 		f.events.Lost(f.lost)
-	case len(reasons) == 0 && f.lost != nil:
-		f.rejoin() // nobody else is there: nothing is missed
 	}
 }
 

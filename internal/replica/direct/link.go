@@ -22,7 +22,7 @@ type Link struct {
 func (l *Link) Publish(_ context.Context, records ...[]byte) error { return l.hub.publish(records) }
 
 // Follow implements replica.Link: Joined at the beginning, and whenever a replica was found or found again. Lost says that there should be
-// others, and why none of them can be reached.
+// others, and why none of them can be reached; again when the reason is another.
 func (l *Link) Follow(ctx context.Context, events replica.Events) {
 	f := &follower{
 		node: l.node, pool: l.pool, events: events, figures: l.figures, log: l.node.log.With("pool", l.pool),

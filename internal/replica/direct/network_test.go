@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -171,6 +172,13 @@ func (e *ear) told() string {
 	return fmt.Sprintf("joined %d, lost %d: %s", e.joined, len(e.lost), strings.Join(e.records, " "))
 }
 
+// heard are the records, and how often it has joined.
+func (e *ear) heard() (records []string, joined int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.records), e.joined
+}
+
 func (e *ear) lastLoss() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -180,13 +188,16 @@ func (e *ear) lastLoss() string {
 	return e.lost[len(e.lost)-1]
 }
 
-// listen follows a link until the returned function is called.
-func listen(l replica.Link, e *ear) (stop func()) {
+// follow follows a link until the returned function is called.
+func follow(l replica.Link, events replica.Events) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); l.Follow(ctx, e.events()) }()
+	go func() { defer close(done); l.Follow(ctx, events) }()
 	return func() { cancel(); <-done }
 }
+
+// listen follows a link with an ear.
+func listen(l replica.Link, e *ear) (stop func()) { return follow(l, e.events()) }
 
 // office is a desk with the node that it stands on.
 type office struct {
