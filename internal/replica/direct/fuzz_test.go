@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +16,7 @@ func FuzzGreeting(f *testing.F) {
 	f.Add(g.append(nil))
 	f.Add(append(g.append(nil), make([]byte, proofBytes)...))
 	f.Add([]byte{version, 255})
+	f.Add((&greeting{pool: strings.Repeat("p", mostText), name: strings.Repeat("n", mostText)}).append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var g greeting
 		rest, err := g.decode(b)

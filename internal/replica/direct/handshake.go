@@ -65,10 +65,14 @@ func (g *greeting) decode(b []byte) (rest []byte, err error) {
 	}
 	b = b[1:]
 	for _, s := range []*string{&g.pool, &g.name} {
-		if len(b) == 0 || len(b) < 1+int(b[0]) {
+		if len(b) == 0 {
 			return nil, errGreeting
 		}
-		*s, b = string(b[1:1+b[0]]), b[1+int(b[0]):]
+		n := int(b[0])
+		if b = b[1:]; len(b) < n {
+			return nil, errGreeting
+		}
+		*s, b = string(b[:n]), b[n:]
 	}
 	if len(b) < len(g.process)+len(g.nonce) {
 		return nil, errGreeting

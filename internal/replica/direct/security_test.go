@@ -160,6 +160,64 @@ func TestSilence(t *testing.T) {
 	})
 }
 
+// TestImpostor: what somebody says who took a replica's address is not believed, and garbage of one who belongs to us not either.
+func TestImpostor(t *testing.T) {
+	for _, c := range []struct {
+		name, token string
+		frame       []byte
+		lost        string
+	}{
+		{"with nothing", "", framed([]byte("lies")), "another token"},
+		{"with another token", other, framed([]byte("lies")), "another token"},
+		{"with a frame that ends early", secret, []byte{5, 1}, ""},
+		{"with too large a frame", secret, make([]byte, maxFrame+1), ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w, cfg, heard := newNetwork(), config("10.0.0.2:9004"), &ear{}
+			desc, calls := followDesc, 0
+			desc.Handler = func(_ any, stream grpc.ServerStream) error {
+				calls++
+				var m incoming
+				defer m.free()
+				var by greeting
+				if err := stream.RecvMsg(&m); err != nil {
+					return err
+				}
+				_, _ = by.decode(m.bytes())
+				own := greeting{pool: by.pool, name: "impostor", process: newRandom()}
+				_ = stream.SendMsg(append(own.append(nil), prove([]byte(c.token), ofFollowed, &by, &own)...))
+				if err := stream.RecvMsg(&m); err != nil {
+					return err
+				}
+				_ = stream.SendMsg([]byte(nil))
+				_ = stream.SendMsg(c.frame)
+				<-stream.Context().Done()
+				return nil
+			}
+			server := grpc.NewServer(grpc.ForceServerCodecV2(codec{}))
+			server.RegisterService(&grpc.ServiceDesc{ServiceName: serviceName, HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{desc}}, t)
+			listener := w.listen("10.0.0.2:9004")
+			go server.Serve(listener)
+			cfg.TokenFile = write(t, filepath.Join(t.TempDir(), "token"), secret)
+			a := w.start(t, "10.0.0.1:9004", cfg)
+			stop := listen(a.Link("llama"), heard)
+			time.Sleep(time.Minute)
+			if got, _ := heard.heard(); len(got) > 0 {
+				t.Errorf("%s: %q was believed", c.name, got)
+			}
+			if !strings.Contains(heard.lastLoss(), c.lost) || c.lost == "" && heard.lastLoss() != "" {
+				t.Errorf("%s: lost by %q, want %q", c.name, heard.lastLoss(), c.lost)
+			}
+			if calls < 20 || calls > 60 { // longestPause, and a fifth less
+				t.Errorf("%s: called %d times in a minute", c.name, calls)
+			}
+			stop()
+			a.stop()
+			server.Stop()
+		})
+	}
+}
+
 // authority signs certificates.
 type authority struct {
 	cert *x509.Certificate
