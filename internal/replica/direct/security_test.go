@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,11 +135,36 @@ func TestStrangers(t *testing.T) {
 				t.Errorf("%s: %v, want %v", c.name, err, c.want)
 			}
 		}
-		if n := testutil.ToFloat64(a.Node.metrics.refused); n != 10 {
+		if n := testutil.ToFloat64(a.metrics.refused); n != 10 {
 			t.Errorf("%v were refused, want 10", n)
 		}
 		if n := strings.Count(a.log.String(), "not let in"); n != 1 {
 			t.Errorf("%d times logged within a minute", n)
+		}
+		a.stop()
+	})
+}
+
+// TestTooMany: there is a last stream, and those that say nothing give their places back.
+func TestTooMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newNetwork()
+		a := w.start(t, "10.0.0.1:9004", config())
+		var calling sync.WaitGroup
+		for range mostStreams {
+			calling.Go(func() {
+				if err := w.call(t, "10.0.0.1:9004"); status.Code(err) != codes.DeadlineExceeded {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := w.call(t, "10.0.0.1:9004"); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("one more: %v", err)
+		}
+		calling.Wait()
+		if err := w.call(t, "10.0.0.1:9004", []byte{}); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("when they are gone: %v", err)
 		}
 		a.stop()
 	})
@@ -174,9 +201,10 @@ func TestImpostor(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w, cfg, heard := newNetwork(), config("10.0.0.2:9004"), &ear{}
-			desc, calls := followDesc, 0
+			desc := followDesc
+			var calls atomic.Int64
 			desc.Handler = func(_ any, stream grpc.ServerStream) error {
-				calls++
+				calls.Add(1)
 				var m incoming
 				defer m.free()
 				var by greeting
@@ -208,8 +236,8 @@ func TestImpostor(t *testing.T) {
 			if !strings.Contains(heard.lastLoss(), c.lost) || c.lost == "" && heard.lastLoss() != "" {
 				t.Errorf("%s: lost by %q, want %q", c.name, heard.lastLoss(), c.lost)
 			}
-			if calls < 20 || calls > 60 { // longestPause, and a fifth less
-				t.Errorf("%s: called %d times in a minute", c.name, calls)
+			if n := calls.Load(); n < 20 || n > 60 { // longestPause, and a fifth less
+				t.Errorf("%s: called %d times in a minute", c.name, n)
 			}
 			stop()
 			a.stop()
@@ -278,9 +306,9 @@ func TestTLS(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			here, there := config(), config()
 			here.TLS, there.TLS = c.mine, c.yours
-			b := real(t, "b", there, nil)
+			b := onLoopback(t, "b", there, nil)
 			here.Peers = []string{strings.Replace(b.Addr().String(), "127.0.0.1", "localhost", 1)}
-			a := real(t, "a", here, nil)
+			a := onLoopback(t, "a", here, nil)
 			heard := &ear{}
 			link := b.Link("llama")
 			stop := listen(a.Link("llama"), heard)
@@ -301,8 +329,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// real starts a node on a port of loopback.
-func real(t testing.TB, name string, cfg Config, lookup Lookup) *machine {
+// onLoopback starts a node on a port of loopback.
+func onLoopback(t testing.TB, name string, cfg Config, lookup Lookup) *machine {
 	t.Helper()
 	log := &journal{}
 	n, err := New(Params{Config: cfg, Name: name, Lookup: lookup, Log: slog.New(slog.NewTextHandler(log, nil)), Metrics: prometheus.NewRegistry()})
