@@ -7,8 +7,8 @@ import (
 	"attache/internal/replica"
 )
 
-// Link carries the records of one pool between replicas. It implements replica.Link, but for the order that is said in the
-// package's documentation. Safe for concurrent use; one Follow at a time.
+// Link carries the records of one pool between replicas. It implements replica.Link. Safe for concurrent use;
+// one Follow at a time.
 type Link struct {
 	node      *Node
 	pool      string
