@@ -8,11 +8,11 @@ import (
 
 // Link carries records between the replicas of one pool.
 type Link interface {
-	// Publish appends records for all replicas to see, this one included, in this order. It may take as long as ctx allows.
+	// Publish tells records to all replicas, in this order, and keeps nothing of them. It may take as long as ctx allows.
 	Publish(ctx context.Context, records ...[]byte) error
-	// Follow delivers every record that is published by anybody, in one order for all, until ctx ends. It calls joined before the
-	// first one, and again whenever records may have been missed; lost when it cannot be reached, once until joined or delivered
-	// again. Records are valid during the call.
+	// Follow delivers every record that another replica publishes, those of each in their order, until ctx ends; this one's own may be
+	// among them. It calls joined before the first one, and again whenever records may have been missed; lost when nobody can be
+	// reached, which lasts until joined or delivered. Records are valid during the call.
 	Follow(ctx context.Context, events Events)
 }
 

@@ -237,3 +237,21 @@ func BenchmarkShare(b *testing.B) {
 		}
 	})
 }
+
+// chains draws prompts that begin alike, as conversations do: replicatest.Chains, which tests inside this package cannot import.
+type chains struct{ all [][]block.Hash }
+
+func (c *chains) draw(rnd *rand.Rand) []block.Hash {
+	var chain []block.Hash
+	if len(c.all) > 0 && rnd.IntN(4) > 0 {
+		of := c.all[rnd.IntN(len(c.all))]
+		chain = slices.Clone(of[:len(of)-rnd.IntN(min(len(of), 20)+1)])
+	}
+	for range rnd.IntN(60) {
+		chain = append(chain, rnd.Uint64())
+	}
+	if len(chain) > 0 {
+		c.all = append(c.all, chain)
+	}
+	return chain
+}
