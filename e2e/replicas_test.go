@@ -158,6 +158,29 @@ func (s *slowdown) relay(c net.Conn, to string) {
 func startReplicas(t *testing.T, n int, s setup) *replicas {
 	t.Helper()
 	rs := &replicas{redis: startRedis(t)}
+	sharing := func(int) string { return fmt.Sprintf("redis:\n  addresses: [%q]\n", rs.redis.slow.address) }
+	return rs.start(t, n, s, sharing)
+}
+
+// startDirectly is startReplicas without Redis: the replicas tell each other directly.
+func startDirectly(t *testing.T, n int, s setup) *replicas {
+	t.Helper()
+	var listens []string
+	for range n {
+		listens = append(listens, "127.0.0.1:"+strconv.Itoa(freePort(t)))
+	}
+	if s.files == nil {
+		s.files = map[string]string{}
+	}
+	s.files["replicas"] = "a-secret-of-all-replicas\n"
+	return new(replicas).start(t, n, s, func(i int) string {
+		return fmt.Sprintf("replicas:\n  direct: {listen: %q, peers: [%s], interval: 500ms, token_file: DIR/replicas}\n", listens[i], strings.Join(listens, ", "))
+	})
+}
+
+// start starts n replicas that share what they decide as sharing says.
+func (rs *replicas) start(t *testing.T, n int, s setup, sharing func(replica int) string) *replicas {
+	t.Helper()
 	var extprocs, controls []string
 	var ports []struct{ extproc, xds, admin int }
 	for range n {
@@ -171,7 +194,7 @@ func startReplicas(t *testing.T, n int, s setup) *replicas {
 	config := s.config
 	for i, p := range ports {
 		r := &rig{t: t, dir: t.TempDir(), setup: s, ports: p, admin: "http://127.0.0.1:" + strconv.Itoa(p.admin)}
-		r.setup.config = fmt.Sprintf("replica: gateway-%d\nredis:\n  addresses: [%q]\n", i, rs.redis.slow.address) + config
+		r.setup.config = fmt.Sprintf("replica: gateway-%d\n", i) + sharing(i) + config
 		if i == 0 {
 			for k := range s.engines {
 				r.addEngine(fmt.Sprintf("engine-%d", k))
@@ -249,7 +272,12 @@ func (rs *replicas) atRest() {
 
 // TestReplicasRouteAConversationToOneWorker: whichever replica Envoy asks.
 func TestReplicasRouteAConversationToOneWorker(t *testing.T) {
-	rs := startReplicas(t, 2, setup{engines: 3})
+	for name, start := range map[string]func(*testing.T, int, setup) *replicas{"through Redis": startReplicas, "directly": startDirectly} {
+		t.Run(name, func(t *testing.T) { start(t, 2, setup{engines: 3}).talk(t) })
+	}
+}
+
+func (rs *replicas) talk(t *testing.T) {
 	var before [2]float64
 	for i, r := range rs.all {
 		before[i] = r.metric(`attache_router_decisions_total{pool="default"}`)
@@ -291,7 +319,12 @@ func TestReplicasRouteAConversationToOneWorker(t *testing.T) {
 
 // TestReplicaKilledUnderLoad: the other one serves, forgets what the dead one had under way, and tells it everything when it is back.
 func TestReplicaKilledUnderLoad(t *testing.T) {
-	rs := startReplicas(t, 2, setup{engines: 3})
+	for name, start := range map[string]func(*testing.T, int, setup) *replicas{"through Redis": startReplicas, "directly": startDirectly} {
+		t.Run(name, func(t *testing.T) { start(t, 2, setup{engines: 3}).surviveDeath(t) })
+	}
+}
+
+func (rs *replicas) surviveDeath(t *testing.T) {
 	l := rs.load(16, chatRequest{tokens: 6, stream: true})
 	time.Sleep(1500 * time.Millisecond)
 	rs.all[1].attache.Kill()

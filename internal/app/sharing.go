@@ -15,6 +15,7 @@ import (
 	"attache/internal/admin"
 	"attache/internal/config"
 	"attache/internal/replica"
+	"attache/internal/replica/direct"
 	"attache/internal/router"
 	"attache/internal/state"
 )
@@ -43,13 +44,14 @@ var sharingModule = fx.Module("sharing",
 	fx.Provide(func(lc fx.Lifecycle, shutdown fx.Shutdowner, cfg *config.Config, r *router.Router, store state.Store, now func() time.Time,
 		log *slog.Logger, reg prometheus.Registerer) (*sharing, error) {
 		s := &sharing{pools: map[string]*replica.Pool{}}
-		if !cfg.Redis.Enabled() {
-			return s, nil
+		link, err := linkOf(lc, shutdown, cfg, store, log, reg)
+		if link == nil || err != nil {
+			return s, err
 		}
 		for _, pool := range cfg.Pools {
 			of := r.Remote(pool.Name)
 			p, err := replica.New(replica.Params{
-				Config: cfg.Replicas, Name: cfg.Replica, Link: replica.LogLink{Log: state.Stream{Log: store, Name: "replicas/" + pool.Name}, Gather: cfg.Replicas.Batch / 2}, Source: of, Target: of, Now: now,
+				Config: cfg.Replicas.Config, Name: cfg.Replica, Link: link(pool.Name), Source: of, Target: of, Now: now,
 				Log: log.With("component", "replicas", "pool", pool.Name), Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"pool": pool.Name}, reg),
 			})
 			if err != nil {
@@ -63,6 +65,26 @@ var sharingModule = fx.Module("sharing",
 	}),
 	fx.Invoke(func(*sharing) {}),
 )
+
+// linkOf is how this replica reaches the others, by pool; nil: there are none. What the link needs runs as long as any pool tells
+// something, the last word included.
+func linkOf(lc fx.Lifecycle, shutdown fx.Shutdowner, cfg *config.Config, store state.Store, log *slog.Logger,
+	reg prometheus.Registerer) (func(pool string) replica.Link, error) {
+	switch {
+	case cfg.Redis.Enabled():
+		return func(pool string) replica.Link {
+			return replica.LogLink{Log: state.Stream{Log: store, Name: "replicas/" + pool}, Gather: cfg.Replicas.Batch / 2}
+		}, nil
+	case cfg.Replicas.Direct.Enabled():
+		node, err := direct.New(direct.Params{Config: cfg.Replicas.Direct, Name: cfg.Replica, Log: log.With("component", "replicas"), Metrics: reg})
+		if err != nil {
+			return nil, fmt.Errorf("replicas.direct: %w", err)
+		}
+		running(lc, shutdown, log, "replicas", node.Run)
+		return func(pool string) replica.Link { return node.Link(pool) }, nil
+	}
+	return nil, nil
+}
 
 // checks say whether the other replicas can be reached; nothing where there are none to be. Routing goes on either way.
 func (s *sharing) checks() []admin.Check {

@@ -25,6 +25,7 @@ import (
 	"attache/internal/admin"
 	"attache/internal/field"
 	"attache/internal/replica"
+	"attache/internal/replica/direct"
 	"attache/internal/router"
 	"attache/internal/state"
 	"attache/internal/tracing"
@@ -49,8 +50,8 @@ type Config struct {
 	Router router.Config `yaml:"router"`
 	// Redis is where replicas share their state; without it each is on its own.
 	Redis state.Config `yaml:"redis"`
-	// Replicas is how several replicas behave as one, where there is Redis.
-	Replicas replica.Config `yaml:"replicas"`
+	// Replicas is how several replicas behave as one, where there is Redis, or where they tell each other directly.
+	Replicas Replicas `yaml:"replicas"`
 	// ExtProc is the server that Envoy asks for every request.
 	ExtProc extproc.Config `yaml:"extproc"`
 	// Tracing is where spans of requests are sent.
@@ -65,6 +66,14 @@ type Config struct {
 	Log Log `yaml:"log"`
 	// Runtime tunes the Go runtime.
 	Runtime Runtime `yaml:"runtime"`
+}
+
+// Replicas is how several replicas behave as one.
+type Replicas struct {
+	replica.Config `yaml:",inline"`
+
+	// Direct is how replicas tell each other without Redis.
+	Direct direct.Config `yaml:"direct"`
 }
 
 // Pool is one pool and where its workers come from.
@@ -144,7 +153,7 @@ func Default() Config {
 		Workers:  worker.DefaultConfig(),
 		Router:   router.DefaultConfig(),
 		Redis:    state.DefaultConfig(),
-		Replicas: replica.DefaultConfig(),
+		Replicas: Replicas{Config: replica.DefaultConfig(), Direct: direct.DefaultConfig()},
 		ExtProc:  extproc.DefaultConfig(),
 		Tracing:  tracing.DefaultConfig(),
 		Warm:     warm.DefaultConfig(),
@@ -173,7 +182,10 @@ func (c *Config) Validate() error {
 	check.Under("workers", c.Workers.Validate())
 	check.Under("router", c.Router.Validate())
 	check.Under("redis", c.Redis.Validate())
-	check.Under("replicas", c.Replicas.Validate())
+	check.Under("replicas", c.Replicas.Config.Validate())
+	check.Under("replicas.direct", c.Replicas.Direct.Validate())
+	check.Check(!c.Redis.Enabled() || !c.Replicas.Direct.Enabled(), "replicas.direct.listen", c.Replicas.Direct.Listen,
+		"must be empty where redis.addresses are given: replicas tell each other one way")
 	check.Under("extproc", c.ExtProc.Validate())
 	check.Under("tracing", c.Tracing.Validate())
 	check.Under("warm", c.Warm.Validate())

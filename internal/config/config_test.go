@@ -570,6 +570,32 @@ var mistakes = []mistake{
 		`test.yaml:3: replicas.lease: 1s: must be at least twice heartbeat`},
 	{"requests that were left count for ever", "replicas:\n  handover: 10000h",
 		`test.yaml:2: replicas.handover: 10000h0m0s: must be 0s to 1h`},
+	{"direct replicas without a port", "replicas:\n  direct:\n    listen: 0.0.0.0",
+		`test.yaml:3: replicas.direct.listen: "0.0.0.0": must be host:port such as 0.0.0.0:9004, or empty (off)`},
+	{"direct replicas for everybody", "replicas:\n  direct:\n    listen: 0.0.0.0:9004",
+		`test.yaml:3: replicas.direct.listen: "0.0.0.0:9004": is no loopback address: needs token_file or tls, or insecure: true where everybody who can connect is trusted`},
+	{"direct replicas and Redis", "redis:\n  addresses: ['redis:6379']\nreplicas:\n  direct:\n    listen: 127.0.0.1:9004",
+		`test.yaml:5: replicas.direct.listen: "127.0.0.1:9004": must be empty where redis.addresses are given: replicas tell each other one way`},
+	{"a direct replica without a port", "replicas:\n  direct:\n    listen: 127.0.0.1:9004\n    peers: [attache-1]",
+		`test.yaml:4: replicas.direct.peers[0]: "attache-1": must be host:port such as attache-1.attache:9004`},
+	{"a name of direct replicas with a port", "replicas:\n  direct:\n    listen: 127.0.0.1:9004\n    dns: attache:9004",
+		`test.yaml:4: replicas.direct.dns: "attache:9004": must be a name without a port, or empty`},
+	{"direct replicas at no port", "replicas:\n  direct:\n    listen: 127.0.0.1:9004\n    port: 0",
+		`test.yaml:4: replicas.direct.port: 0: must be 1 to 65535`},
+	{"direct replicas looked for all the time", "replicas:\n  direct:\n    interval: 1ms",
+		`test.yaml:3: replicas.direct.interval: 1ms: must be 100ms to 10m`},
+	{"direct replicas with a token that is not there", "replicas:\n  direct:\n    token_file: /nonexistent",
+		`test.yaml:3: replicas.direct.token_file: "/nonexistent": token_file: must be a file that can be read: open /nonexistent: no such file or directory`},
+	{"direct replicas with certificates that are not there", "replicas:\n  direct:\n    tls: {cert: /nonexistent, key: /nonexistent, ca: /nonexistent}",
+		`test.yaml:3: replicas.direct.tls: cert and key: open /nonexistent: no such file or directory`},
+	{"direct replicas without a certificate", "replicas:\n  direct:\n    tls: {key: k.pem, ca: ca.pem}",
+		`test.yaml:3: replicas.direct.tls.cert: "": must be the PEM file of this replica's certificate`},
+	{"direct replicas without a key", "replicas:\n  direct:\n    tls: {cert: c.pem, ca: ca.pem}",
+		`test.yaml:3: replicas.direct.tls.key: "": must be the PEM file of the certificate's private key`},
+	{"direct replicas without an authority", "replicas:\n  direct:\n    tls: {cert: c.pem, key: k.pem}",
+		`test.yaml:3: replicas.direct.tls.ca: "": must be a PEM file of the authorities that sign the replicas' certificates`},
+	{"direct replicas with too little memory", "replicas:\n  direct:\n    buffer: 1KiB",
+		`test.yaml:3: replicas.direct.buffer: 1KiB: must be 1MiB to 1GiB`},
 	{"TLS to attache without a name", "xds:\n  gateway:\n    tls: {ca: ca.pem}",
 		`test.yaml:3: xds.gateway.tls.name: "": must be a DNS name in attache's certificate`},
 	{"Envoy's certificate without its key", "xds:\n  gateway:\n    tls: {ca: ca.pem, name: attache, cert: envoy.pem}",
@@ -743,6 +769,8 @@ var anything = []string{
 	"router.snapshot.dir",                   // may come later
 	"router.snapshot.shared",                // true or false
 	"redis.tls.enabled",                     // true or false
+	"replicas.direct.insecure",              // true or false
+	"replicas.direct.tls.server_name",       // empty: the host that is connected to
 	"extproc.answer_models",                 // true or false
 	"extproc.include_usage",                 // true or false
 	"extproc.record_panics",                 // is made when it is needed
@@ -1054,7 +1082,8 @@ func TestYAMLRoundTrip(t *testing.T) {
 	plain.Pools[0].Discovery = Discovery{DNS: []dns.Config{}, Kubernetes: []kubernetes.Config{}}
 	plain.XDS.Gateway.ExtProc = []string{}
 	for _, c := range []*Config{&plain, &changed, &tokens} {
-		c.Router.Queue.Classes, c.Router.Queue.Buckets, c.XDS.Gateway.XDS = []queue.ClassConfig{}, []queue.Bucket{}, []string{}
+		c.Router.Queue.Classes, c.Router.Queue.Buckets = []queue.ClassConfig{}, []queue.Bucket{}
+		c.XDS.Gateway.XDS, c.Replicas.Direct.Peers = []string{}, []string{}
 	}
 	changed.Router.Queue.Classes = []queue.ClassConfig{queue.DefaultClass()}
 	changed.Router.Queue.Buckets = []queue.Bucket{{Class: "default"}}

@@ -24,7 +24,7 @@ var rungs = map[string][]string{
 	"indexer/bench":             {"indexer/runs", "indexer/yardstick", "internal/block"},
 	"internal/config/configdoc": {"internal/config"},
 	// Config types only.
-	"internal/config": {"extproc", "internal/admin", "internal/prompt", "indexer", "internal/replica", "internal/router", "internal/state", "internal/tracing",
+	"internal/config": {"extproc", "internal/admin", "internal/prompt", "indexer", "internal/replica", "internal/replica/direct", "internal/router", "internal/state", "internal/tracing",
 		"internal/warm", "internal/worker", "internal/worker/discovery/dns", "internal/worker/discovery/kubernetes", "scoring", "xds"},
 
 	"extproc":           {"envoy", "internal/hints", "internal/openai", "internal/router", "internal/traceparent", "internal/worker"},

@@ -80,9 +80,14 @@ func (c Config) Validate() error {
 		_, err := readToken(c.TokenFile)
 		check.Check(err == nil, "token_file", c.TokenFile, fmt.Sprint(err))
 	}
-	if c.TLS != nil {
-		_, _, err := c.TLS.load()
-		check.Check(err == nil, "tls", nil, fmt.Sprint(err))
+	if t := c.TLS; t != nil {
+		check.Check(t.Cert != "", "tls.cert", t.Cert, "must be the PEM file of this replica's certificate")
+		check.Check(t.Key != "", "tls.key", t.Key, "must be the PEM file of the certificate's private key")
+		check.Check(t.CA != "", "tls.ca", t.CA, "must be a PEM file of the authorities that sign the replicas' certificates")
+		if t.Cert != "" && t.Key != "" && t.CA != "" {
+			_, _, err := t.load()
+			check.Check(err == nil, "tls", nil, fmt.Sprint(err))
+		}
 	}
 	return check.Err()
 }

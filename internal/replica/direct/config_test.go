@@ -42,8 +42,8 @@ func TestConfig(t *testing.T) {
 		{"too small a buffer", func(c *Config) { c.Buffer = field.MiB - 1 }, "buffer: 1048575B: must be 1MiB to 1GiB"},
 		{"no token", func(c *Config) { c.TokenFile = dir + "/none" }, "must be a file that can be read"},
 		{"a short token", func(c *Config) { c.TokenFile = short }, "must hold 16 to 4096 bytes"},
-		{"no key", func(c *Config) { c.TLS = &TLS{Cert: pair.Cert, CA: pair.CA} }, "tls: cert and key"},
-		{"no authority", func(c *Config) { c.TLS = &TLS{Cert: pair.Cert, Key: pair.Key} }, "tls: ca: "},
+		{"no key", func(c *Config) { c.TLS = &TLS{Cert: pair.Cert, CA: pair.CA} }, "tls.key"},
+		{"no authority", func(c *Config) { c.TLS = &TLS{Cert: pair.Cert, Key: pair.Key} }, "tls.ca"},
 		{"a key as authority", func(c *Config) { c.TLS = &TLS{Cert: pair.Cert, Key: pair.Key, CA: pair.Key} }, "holds no PEM certificate"},
 	} {
 		cfg := config("a:9004")

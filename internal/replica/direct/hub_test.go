@@ -11,7 +11,9 @@ import (
 )
 
 func newHub(buffer int) *hub {
-	count := func() prometheus.Counter { return prometheus.NewCounter(prometheus.CounterOpts{Name: "x_total", Help: "x"}) }
+	count := func() prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "x_total", Help: "x"})
+	}
 	return &hub{buffer: buffer, figures: figures{cut: count(), sent: count(), received: count()}, subscribers: map[*subscriber]bool{}}
 }
 
