@@ -162,19 +162,19 @@ func startReplicas(t *testing.T, n int, s setup) *replicas {
 	return rs.start(t, n, s, sharing)
 }
 
-// startDirectly is startReplicas without Redis: the replicas tell each other directly.
+// startDirectly is startReplicas for two without Redis: the replicas tell each other directly.
 func startDirectly(t *testing.T, n int, s setup) *replicas {
 	t.Helper()
-	var listens []string
-	for range n {
-		listens = append(listens, "127.0.0.1:"+strconv.Itoa(freePort(t)))
+	var listens [2]string
+	for i := range listens {
+		listens[i] = "127.0.0.1:" + strconv.Itoa(freePort(t))
 	}
 	if s.files == nil {
 		s.files = map[string]string{}
 	}
 	s.files["replicas"] = "a-secret-of-all-replicas\n"
 	return new(replicas).start(t, n, s, func(i int) string {
-		return fmt.Sprintf("replicas:\n  direct: {listen: %q, peers: [%s], interval: 500ms, token_file: DIR/replicas}\n", listens[i], strings.Join(listens, ", "))
+		return fmt.Sprintf("replicas:\n  direct: {listen: %q, peers: [%q, %q], interval: 500ms, token_file: DIR/replicas}\n", listens[i], listens[0], listens[1])
 	})
 }
 
