@@ -207,7 +207,7 @@ func (rs *replicas) start(t *testing.T, n int, s setup, sharing func(replica int
 		r.startAttache()
 	}
 	rs.rig = rs.all[0]
-	rs.rig.startEnvoy()
+	rs.startEnvoy()
 	for _, r := range rs.all {
 		r.url = rs.url
 		r.eventually("every engine is ready", func() bool { return len(r.workers("ready")) == s.engines })

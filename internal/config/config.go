@@ -182,7 +182,7 @@ func (c *Config) Validate() error {
 	check.Under("workers", c.Workers.Validate())
 	check.Under("router", c.Router.Validate())
 	check.Under("redis", c.Redis.Validate())
-	check.Under("replicas", c.Replicas.Config.Validate())
+	check.Under("replicas", c.Replicas.Validate())
 	check.Under("replicas.direct", c.Replicas.Direct.Validate())
 	check.Check(!c.Redis.Enabled() || !c.Replicas.Direct.Enabled(), "replicas.direct.listen", c.Replicas.Direct.Listen,
 		"must be empty where redis.addresses are given: replicas tell each other one way")

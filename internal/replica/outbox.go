@@ -222,9 +222,9 @@ func (s *sender) send(ctx context.Context, hello, snapshot bool) error {
 	if hello {
 		h.marks = markHello
 	}
-	records := s.outbox.records(h, &s.taken)
+	records := s.records(h, &s.taken)
 	if snapshot {
-		records = append(records, s.outbox.snapshot(s.source)...)
+		records = append(records, s.snapshot(s.source)...)
 		s.metrics.snapshots.Inc()
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
@@ -243,7 +243,7 @@ func (s *sender) send(ctx context.Context, hello, snapshot bool) error {
 // leave sends the last record.
 func (s *sender) leave(ctx context.Context, kept time.Duration) error {
 	s.due(&s.taken)
-	records := append(s.outbox.records(header{}, &s.taken), s.record(header{marks: markLeave, kept: kept}, nil))
+	records := append(s.records(header{}, &s.taken), s.record(header{marks: markLeave, kept: kept}, nil))
 	return s.link.Publish(ctx, records...)
 }
 

@@ -11,7 +11,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -256,8 +255,7 @@ func newLoad(rate int) *load {
 	l := &load{gap: time.Second / time.Duration(rate)}
 	for i := range conversations {
 		text := strings.Repeat(fmt.Sprintf("conversation %d goes on and on. ", i), 16<<10/30)
-		content, _ := json.Marshal(text) // a string always can be
-		body := fmt.Appendf(nil, `{"model":"m","stream":true,"messages":[{"role":"user","content":%s}]}`, content)
+		body := fmt.Appendf(nil, `{"model":"m","stream":true,"messages":[{"role":"user","content":%q}]}`, text)
 		scan := new(openai.Request)
 		if err := openai.Scan(scan, openai.Chat, body); err != nil {
 			panic(err)
