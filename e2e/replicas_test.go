@@ -306,6 +306,10 @@ func (rs *replicas) talk(t *testing.T) {
 			t.Errorf("replica %d made %v of %d decisions", i, n, turns)
 		}
 	}
+	rs.all[0].drain(http.MethodPost, "engine-1")
+	rs.all[1].eventually("what is drained at one replica is at the other", func() bool { return strings.Join(rs.all[1].workers("draining"), ",") == "engine-1" })
+	rs.all[1].drain(http.MethodDelete, "engine-1")
+	rs.all[0].eventually("and given back", func() bool { return len(rs.all[0].workers("ready")) == 3 })
 	rs.atRest()
 	rs.eventually("what became of every request was heard", func() bool {
 		for _, r := range rs.all {
@@ -315,6 +319,20 @@ func (rs *replicas) talk(t *testing.T) {
 		}
 		return rs.all[0].metric(`attache_router_outcomes_total{outcome="ok",pool="default"}`)+rs.all[1].metric(`attache_router_outcomes_total{outcome="ok",pool="default"}`) >= turns
 	})
+}
+
+// drain drains a worker (POST) or gives it back (DELETE).
+func (r *rig) drain(method, name string) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.admin+"/api/v1/workers/"+name+"/drain", nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		r.t.Fatalf("%s drain of %s: %v %v", method, name, resp, err)
+	}
+	resp.Body.Close()
 }
 
 // TestReplicaKilledUnderLoad: the other one serves, forgets what the dead one had under way, and tells it everything when it is back.

@@ -18,6 +18,7 @@ import (
 	"attache/internal/replica/direct"
 	"attache/internal/router"
 	"attache/internal/state"
+	"attache/internal/worker"
 )
 
 // stateModule is the store that replicas share; without Redis one of this process alone.
@@ -41,7 +42,7 @@ type sharing struct{ pools map[string]*replica.Pool }
 // sharingModule tells the other replicas what this one decides. It stops before the router and after ext_proc: what has ended by then
 // was told.
 var sharingModule = fx.Module("sharing",
-	fx.Provide(func(lc fx.Lifecycle, shutdown fx.Shutdowner, cfg *config.Config, r *router.Router, store state.Store, now func() time.Time,
+	fx.Provide(func(lc fx.Lifecycle, shutdown fx.Shutdowner, cfg *config.Config, r *router.Router, registry *worker.Registry, store state.Store, now func() time.Time,
 		log *slog.Logger, reg prometheus.Registerer) (*sharing, error) {
 		s := &sharing{pools: map[string]*replica.Pool{}}
 		link, err := linkOf(lc, shutdown, cfg, store, log, reg)
@@ -49,7 +50,7 @@ var sharingModule = fx.Module("sharing",
 			return s, err
 		}
 		for _, pool := range cfg.Pools {
-			of := r.Remote(pool.Name)
+			of := told{r.Remote(pool.Name), registry, pool.Name}
 			p, err := replica.New(replica.Params{
 				Config: cfg.Replicas.Config, Name: cfg.Replica, Link: link(pool.Name), Source: of, Target: of, Now: now,
 				Log: log.With("component", "replicas", "pool", pool.Name), Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"pool": pool.Name}, reg),
@@ -61,10 +62,44 @@ var sharingModule = fx.Module("sharing",
 			r.Share(pool.Name, p)
 			running(lc, shutdown, log, "replicas of pool "+pool.Name, p.Run)
 		}
+		registry.TellDrains(func(d worker.Drain) {
+			if p := s.pools[d.Pool]; p != nil {
+				p.Share(deltaOf(d))
+			}
+		})
 		return s, nil
 	}),
 	fx.Invoke(func(*sharing) {}),
 )
+
+// told is what replicas tell each other of a pool: its router's decisions, and operators' words on its workers.
+type told struct {
+	*router.Remote
+
+	registry *worker.Registry
+	pool     string
+}
+
+// Open implements replica.Source.
+func (t told) Open(tell func(*replica.Delta)) {
+	t.Remote.Open(tell)
+	for _, d := range t.registry.Drains(t.pool) {
+		tell(deltaOf(d))
+	}
+}
+
+// Apply implements replica.Target.
+func (t told) Apply(from string, d *replica.Delta) {
+	if d.Kind == replica.Drained {
+		t.registry.HearDrain(worker.Drain{Worker: d.Worker, Pool: t.pool, On: d.Drain, At: d.At})
+		return
+	}
+	t.Remote.Apply(from, d)
+}
+
+func deltaOf(d worker.Drain) *replica.Delta {
+	return &replica.Delta{Kind: replica.Drained, Worker: d.Worker, Drain: d.On, At: d.At}
+}
 
 // linkOf is how this replica reaches the others, by pool; nil: there are none. What the link needs runs as long as any pool tells
 // something, the last word included.

@@ -18,6 +18,7 @@ const (
 	Ended                     // the request is over
 	Answered                  // what became of it is known: Outcome
 	Bound                     // of no decision: a session is bound to a worker
+	Drained                   // of no decision: an operator has drained a worker, or given it back
 	kinds
 )
 
@@ -26,7 +27,7 @@ func (k Kind) String() string {
 	if k >= kinds {
 		return "unknown"
 	}
-	return [kinds]string{"", "booked", "prefilled", "moved", "ended", "answered", "bound"}[k]
+	return [kinds]string{"", "booked", "prefilled", "moved", "ended", "answered", "bound", "drained"}[k]
 }
 
 // Delta is one change of what a replica has under way. Number names the decision; what the others mean depends on the Kind.
@@ -34,7 +35,7 @@ type Delta struct {
 	Kind   Kind
 	Number uint64
 
-	Worker netip.AddrPort // of Booked, Moved and Bound; of Answered who served, invalid: nobody
+	Worker netip.AddrPort // of Booked, Moved, Bound and Drained; of Answered who served, invalid: nobody
 	Rank   int            // data-parallel rank, from 0
 
 	// Of Booked.
@@ -54,6 +55,10 @@ type Delta struct {
 	SessionTTL  time.Duration
 	SessionKept bool // a request asked for it
 	SessionOver bool
+
+	// Of Drained: Drain or not, and when that was said.
+	Drain bool
+	At    time.Time
 
 	// Of Answered. Envoy tells any replica what became of a request, not always the one that has decided: Of is that one's name,
 	// "" the sender's.
@@ -86,7 +91,7 @@ func (w *Waiting) add(o Waiting) {
 // Source is what a replica has to tell of itself. Its methods are called by one goroutine, beside requests.
 type Source interface {
 	// Open calls tell for everything that is under way: Booked, and Prefilled where that is so; and Bound for the sessions that this
-	// replica has bound. The delta is valid during the call.
+	// replica has bound, and Drained for what it knows of operators' words. The delta is valid during the call.
 	Open(tell func(*Delta))
 	// Waiting is what waits now.
 	Waiting() Waiting

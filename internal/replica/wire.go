@@ -27,6 +27,7 @@ import (
 //	          blocks of the chain, of them those before the checkpoint, [the checkpoint's hash], the other hashes
 //	Moved     worker, rank
 //	Bound     worker, rank, a byte of flags, session: a hash, time to live
+//	Drained   worker, rank, a byte, 1 for drained, and when: microseconds since 1970
 //	Answered  of whom: a text, who served, status, attempts, TTFT, engine's TTFT, duration, a byte of flags, tokens of the
 //	          prompt, of the answer, and of the prompt from the cache
 //
@@ -118,6 +119,9 @@ func (d *Delta) append(b []byte, s *sent) []byte {
 		b = d.appendBooked(b, s)
 	case Moved:
 		b = d.appendWorker(b)
+	case Drained:
+		b = append(d.appendWorker(b), flag(d.Drain, 1))
+		b = binary.AppendUvarint(b, uint64(max(d.At.UnixMicro(), 0)))
 	case Bound:
 		b = append(d.appendWorker(b), d.sessionFlags())
 		b = d.appendSession(b)
@@ -281,6 +285,10 @@ func (r *reader) delta(d *Delta, chains *received, tail []block.Hash) (space []b
 	case Bound:
 		r.worker(d)
 		r.session(d)
+	case Drained:
+		r.worker(d)
+		d.Drain = r.flags(1) == 1
+		d.At = time.UnixMicro(int64(r.uvarint(math.MaxInt64, "when it was drained")))
 	case Answered:
 		r.outcome(d)
 	case Prefilled, Ended:

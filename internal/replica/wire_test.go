@@ -64,6 +64,8 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 					d.Worker, d.Rank = netip.MustParseAddrPort("10.1.2.3:80"), rnd.IntN(8)
 				case Bound:
 					d.Worker, d.Session, d.SessionTTL = netip.MustParseAddrPort("10.1.2.3:80"), 1+rnd.Uint64N(9), time.Hour
+				case Drained:
+					d.Worker, d.Drain, d.At = netip.MustParseAddrPort("10.1.2.3:80"), rnd.IntN(2) == 0, time.UnixMicro(rnd.Int64N(1<<50))
 				case Answered:
 					d.Outcome = Outcome{
 						Status: rnd.IntN(600), Attempts: rnd.IntN(4), TTFT: time.Duration(rnd.IntN(1e7)) * time.Microsecond,

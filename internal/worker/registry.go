@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -31,6 +30,8 @@ type Registry struct {
 	// must not call back into the registry, except for Set.
 	mu        sync.Mutex
 	sources   sources
+	words     map[netip.AddrPort]Drain // of operators
+	tellDrain func(Drain)              // nil: nobody is told
 	entries   map[netip.AddrPort]*entry
 	slots     slots
 	observers []func(*Set)
@@ -65,7 +66,7 @@ func New(cfg Config, log *slog.Logger, reg prometheus.Registerer) (*Registry, er
 		return nil, err
 	}
 	r := &Registry{
-		log: log, metrics: newMetrics(reg), entries: map[netip.AddrPort]*entry{}, farewells: map[netip.AddrPort]string{},
+		log: log, metrics: newMetrics(reg), entries: map[netip.AddrPort]*entry{}, farewells: map[netip.AddrPort]string{}, words: map[netip.AddrPort]Drain{},
 	}
 	r.client = &http.Client{
 		Transport: &http.Transport{
@@ -141,6 +142,7 @@ func (r *Registry) ApplyAll(lists ...List) {
 		if spec, still := wanted[addr]; !still || spec.Pool != e.spec.Pool {
 			r.removeLocked(addr, e, now)
 			if !still {
+				delete(r.words, addr) // who comes to this address is another one
 				r.departLocked(e.spec, now)
 			}
 		}
@@ -151,6 +153,7 @@ func (r *Registry) ApplyAll(lists ...List) {
 		if e == nil {
 			e = &entry{slots: []slot.Slot{r.slots.take(now)}, live: new(atomic.Pointer[Stats]), told: new(atomic.Pointer[Stats]),
 				names: new(atomic.Pointer[Served]), proven: new(proof), probe: make(chan struct{}, 1)}
+			e.drainByHand = r.words[addr].On
 			r.entries[addr] = e
 		}
 		if e.stop != nil && e.spec.Engine != wanted[addr].Engine { // it is looked after in another way
@@ -215,17 +218,6 @@ func (e *entry) ask() {
 	case e.probe <- struct{}{}:
 	default:
 	}
-}
-
-// Drain takes a worker out of new decisions, or gives it back, also if it was held back for flapping. The error says that there is no such worker.
-func (r *Registry) Drain(name string, on bool) error {
-	for _, w := range r.Set().All() {
-		if w.Name == name {
-			r.change(w.Addr, func(e *entry, _ time.Time) { e.drainByHand, e.flap = on, flap{} })
-			return nil
-		}
-	}
-	return fmt.Errorf("no worker is called %q", name)
 }
 
 // UseGate says whether Envoys take endpoints from us: then a new worker waits until they know it.
