@@ -162,6 +162,7 @@ type sender struct {
 	source    Source
 	gather    time.Duration // for so long before it is sent
 	heartbeat time.Duration // at least one record in
+	waiting   Waiting       // as it was told last
 	metrics   *metrics
 }
 
@@ -170,14 +171,15 @@ const (
 	firstPause   = 50 * time.Millisecond
 	longestPause = 2 * time.Second
 	betweenAll   = 100 * time.Millisecond
+	watching     = 20 * time.Millisecond // how often the queue is looked at, should nothing else be told
 	sendTimeout  = 5 * time.Second
 )
 
 // run sends until ctx ends.
 func (s *sender) run(ctx context.Context) {
-	beat := time.NewTicker(s.heartbeat)
+	beat := time.NewTicker(min(s.heartbeat, watching))
 	defer beat.Stop()
-	var all time.Time // when everything was told last
+	var all, sent time.Time // when everything was told last, and anything
 	pause := time.Duration(0)
 	for {
 		select {
@@ -186,7 +188,11 @@ func (s *sender) run(ctx context.Context) {
 		case <-s.wake:
 			rest(ctx, s.gather)
 		case <-beat.C:
+			if time.Since(sent) < s.heartbeat && s.source.Waiting() == s.waiting {
+				continue
+			}
 		}
+		sent = time.Now()
 		hello, snapshot := s.due(&s.taken)
 		if snapshot {
 			rest(ctx, betweenAll-time.Since(all))
@@ -218,7 +224,8 @@ func rest(ctx context.Context, d time.Duration) {
 
 // send sends what was taken.
 func (s *sender) send(ctx context.Context, hello, snapshot bool) error {
-	h := header{waiting: s.source.Waiting()}
+	s.waiting = s.source.Waiting()
+	h := header{waiting: s.waiting}
 	if hello {
 		h.marks = markHello
 	}
