@@ -292,7 +292,7 @@ func TestWorkersComeAndGo(t *testing.T) {
 			if a := <-running; !a.done || a.engine != "engine-0" {
 				t.Errorf("the stream on the removed worker: done %v on %s", a.done, a.engine)
 			}
-			r.eventually("the drained worker is gone", func() bool { return len(r.workers("")) == 1 })
+			r.eventually("the drained worker is gone", func() bool { return slices.Equal(r.workers("gone"), []string{"engine-0"}) })
 		})
 	}
 }
