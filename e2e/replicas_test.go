@@ -479,12 +479,7 @@ func TestAWorkerRegistersAtOneReplica(t *testing.T) {
 	rs := startReplicas(t, 2, setup{engines: 1, config: "workers:\n  registration: {token_file: DIR/token, ttl: 3s}\n",
 		files: map[string]string{"token": "a-token-of-some-length\n"}})
 	e := rs.addEngineFor("joined", model)
-	j, err := proc.Start(context.Background(), rs.log("join"), os.Getenv("ATTACHE"), "join", "--engine", "http://"+e.address(),
-		"--gateway", rs.all[0].admin, "--token-file", filepath.Join(rs.dir, "token"), "--name", e.name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(j.Kill)
+	j := rs.join(e)
 	both := func(want string) func() bool {
 		return func() bool {
 			return strings.Join(rs.all[0].workers("ready"), ",") == want && strings.Join(rs.all[1].workers("ready"), ",") == want
@@ -498,14 +493,7 @@ func TestAWorkerRegistersAtOneReplica(t *testing.T) {
 	rs.all[0].startAttache()
 	rs.together(2)
 	rs.eventually("both replicas use it again", both("engine-0,joined"))
-	if err := j.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-j.Done():
-	case <-time.After(30 * time.Second):
-		t.Fatal("it does not leave")
-	}
+	rs.leave(j)
 	e.Kill()
 	rs.eventually("both replicas let it go", both("engine-0"))
 	l.end()

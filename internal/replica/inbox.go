@@ -23,12 +23,13 @@ type inbox struct {
 	log     *slog.Logger // with the pool's name
 	metrics *metrics
 
-	mu     sync.Mutex // guards what follows, and that records are applied one after another
-	byName map[string]*peer
-	asked  time.Time // when all were asked to tell all
-	twins  time.Time // when a second process of our name was complained of
-	delta  Delta
-	tail   []block.Hash
+	mu      sync.Mutex // guards what follows, and that records are applied one after another
+	byName  map[string]*peer
+	asked   time.Time // when all were asked to tell all
+	twins   time.Time // when a second process of our name was complained of
+	refused time.Time // when a record that cannot be read was
+	delta   Delta
+	tail    []block.Hash
 }
 
 // again is how long an answer to a hello may take before it is said again.
@@ -46,15 +47,14 @@ type peer struct {
 	open    bool // in a snapshot
 }
 
-// deliver takes in a record. What cannot be read is counted, and told once per sender's life.
+// deliver takes in a record.
 func (x *inbox) deliver(record []byte) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	r := reader{rest: record}
 	h := r.header()
 	if r.err != nil {
-		x.metrics.refused.Inc()
-		x.log.Warn("a replica's record cannot be read", "from", h.name, "error", r.err)
+		x.refuse(&h, r.err)
 		return
 	}
 	if h.name == x.name {
@@ -77,8 +77,7 @@ func (x *inbox) deliver(record []byte) {
 		var unknown bool
 		x.tail, unknown = r.delta(&x.delta, &p.chains, x.tail)
 		if r.err != nil {
-			x.metrics.refused.Inc()
-			x.log.Warn("a replica's record cannot be read", "from", h.name, "error", r.err)
+			x.refuse(&h, r.err)
 			x.miss(p)
 			return
 		}
@@ -97,6 +96,15 @@ func (x *inbox) deliver(record []byte) {
 		x.forget(p, h.kept)
 	}
 	x.elsewhere()
+}
+
+// refuse counts a record that cannot be read; the log says so once a minute.
+func (x *inbox) refuse(h *header, err error) {
+	x.metrics.refused.Inc()
+	if now := x.now(); now.Sub(x.refused) > time.Minute {
+		x.refused = now
+		x.log.Warn("a replica's record cannot be read", "from", h.name, "error", err)
+	}
 }
 
 // own is a record that came back, or one of a process that is called as this one.

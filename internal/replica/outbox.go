@@ -27,7 +27,8 @@ type Events struct {
 const (
 	maxPending = 4 << 20   // bytes; what is more is dropped, and told with the next snapshot
 	partBytes  = 128 << 10 // from which on a record is closed
-	mostBlocks = 1 << 16   // of a chain that are told; with a record that is about to be closed that makes less than 1 MiB
+	mostLearnt = 256 << 10
+	mostBlocks = 1 << 16 // of a chain that are told; with a record that is about to be closed that makes less than 1 MiB
 )
 
 // outbox gathers what a replica has to tell. Safe for concurrent use.
@@ -138,8 +139,8 @@ func (o *outbox) records(h header, b *batch) (records [][]byte) {
 func (o *outbox) snapshot(src Source) [][]byte {
 	var records [][]byte
 	h := header{marks: markBegin, waiting: src.Waiting(), learnt: src.Learnt()}
-	if len(h.learnt) > maxLearnt {
-		h.learnt = nil
+	if len(h.learnt) > mostLearnt {
+		h.learnt = nil // of so many workers that it would be a record of its own
 	}
 	var deltas []byte
 	chains := sent{known: generations[struct{}]{most: mostCheckpoints}} // what was shared meanwhile is sent after this
