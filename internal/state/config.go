@@ -96,7 +96,7 @@ func DefaultConfig() Config {
 		Timeout:         time.Second,
 		PoolSize:        8,
 		PingInterval:    time.Second,
-		MaxStreamLength: 100_000,
+		MaxStreamLength: 20_000,
 		StreamTTL:       24 * time.Hour,
 		MaxRecord:       field.MiB,
 		MaxValue:        256 * field.MiB,
