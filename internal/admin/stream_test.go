@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"attache/internal/bubble"
 )
 
 // counting makes a hub whose frames are numbered, in a synctest bubble.
@@ -38,7 +40,7 @@ func enter(t *testing.T, h *hub) (*viewer, func()) {
 func stateFrame(n int) string { return fmt.Sprintf("event: state\ndata: %d\n\n", n) }
 
 func TestHubComputesOnceForAllAndNotForNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h, captured := counting(t, 10)
 		time.Sleep(time.Hour)
 		if *captured != 0 {
@@ -74,7 +76,7 @@ func TestHubComputesOnceForAllAndNotForNobody(t *testing.T) {
 }
 
 func TestSlowViewerGetsTheNewestFrame(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h, captured := counting(t, 10)
 		slow, out := enter(t, h)
 		defer out()
@@ -87,7 +89,7 @@ func TestSlowViewerGetsTheNewestFrame(t *testing.T) {
 }
 
 func TestHubLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h, _ := counting(t, 2)
 		_, out := enter(t, h)
 		_, other := enter(t, h)
@@ -102,7 +104,7 @@ func TestHubLimit(t *testing.T) {
 }
 
 func TestHubClosing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := newHub(func() ([]byte, error) { return nil, nil }, time.Second, 1, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(context.Background())
 		gone, leave := context.WithCancel(context.Background())
@@ -123,7 +125,7 @@ func TestHubClosing(t *testing.T) {
 
 // The view must not take the process down, nor stop when the trouble is over.
 func TestHubSurvivesItsSource(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		captured := 0
 		h := newHub(func() ([]byte, error) {
 			if captured++; captured == 1 {

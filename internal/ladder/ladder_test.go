@@ -69,6 +69,7 @@ var rungs = map[string][]string{
 	"envoy":                                {},
 	"internal/field":                       {},
 	"internal/golden":                      {}, // of tests only
+	"internal/bubble":                      {}, // of tests only
 	"internal/packed":                      {},
 	"internal/proc":                        {},
 	"internal/slot":                        {},

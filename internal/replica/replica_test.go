@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"attache/internal/block"
+	"attache/internal/bubble"
 	"attache/internal/replica"
 	"attache/internal/replica/replicatest"
 )
 
 func TestReplicasKnowWhatOthersHaveUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		rnd, b, c := rand.New(rand.NewPCG(1, 2)), newBus(), replicatest.Chains{}
 		link := replica.LogLink{Log: b}
 		desks := []*replicatest.Desk{replicatest.Start(t, link, "a"), replicatest.Start(t, link, "b"), replicatest.Start(t, link, "c")}
@@ -82,7 +83,7 @@ func TestReplicasKnowWhatOthersHaveUnderWay(t *testing.T) {
 }
 
 func TestLeaving(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		link := replica.LogLink{Log: newBus()}
 		a, b := replicatest.Start(t, link, "a"), replicatest.Start(t, link, "b")
 		time.Sleep(time.Second)
@@ -108,7 +109,7 @@ func TestLeaving(t *testing.T) {
 }
 
 func TestWaitingElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		link := replica.LogLink{Log: newBus()}
 		desks := []*replicatest.Desk{replicatest.Start(t, link, "a"), replicatest.Start(t, link, "b"), replicatest.Start(t, link, "c")}
 		for i, d := range desks {
@@ -131,7 +132,7 @@ func TestWaitingElsewhere(t *testing.T) {
 }
 
 func TestTwoOfOneName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		link := replica.LogLink{Log: newBus()}
 		a := replicatest.Start(t, link, "a")
 		time.Sleep(time.Second)
@@ -148,7 +149,7 @@ func TestTwoOfOneName(t *testing.T) {
 
 // TestMuchAtOnce: what is told within one batch may be more than one record may hold.
 func TestMuchAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b, rnd := newBus(), rand.New(rand.NewPCG(7, 8))
 		a, other := replicatest.Start(t, replica.LogLink{Log: b}, "a"), replicatest.Start(t, replica.LogLink{Log: b}, "b")
 		time.Sleep(time.Second)

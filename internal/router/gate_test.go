@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"attache/internal/bubble"
 	"attache/internal/hints"
 	"attache/internal/slot"
 	"attache/internal/worker"
@@ -204,7 +205,7 @@ func onlyOn(n int) func(*Request) {
 }
 
 func TestTheGateIsOpenWhileThereIsRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := openHall(t, nil, two()...)
 		a, b := h.come("a", "x"), h.come("b", "x")
 		if a.waits() || b.waits() || a.told.Load() != -1 {
@@ -237,7 +238,7 @@ func TestTheGateIsOpenWhileThereIsRoom(t *testing.T) {
 func (h *hall) depth() int { return h.pools[0].gate.depth() }
 
 func TestAPrefillThatIsToldLetsTheNextThrough(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := openHall(t, func(c *Config) { c.MaxInFlight, c.Saturation.PrefillTokens = 0, 1000 }, one()...)
 		a := h.come("a", long("first", 400_000)) // a minute of prefill
 		b := h.come("b", long("second", 4_000))
@@ -256,7 +257,7 @@ func TestAPrefillThatIsToldLetsTheNextThrough(t *testing.T) {
 }
 
 func TestTheClockOfPredictedWorkLetsTheNextThrough(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := openHall(t, func(c *Config) { c.MaxInFlight, c.Saturation.PrefillTokens = 0, 1000 }, one()...)
 		a := h.come("a", long("first", 40_000))
 		b := h.come("b", long("second", 40_000))
@@ -320,7 +321,7 @@ func TestOrder(t *testing.T) {
 			"a1 b1 b2 b3 a2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				ws := one()
 				ws[0].Engine = worker.VLLM
 				h := openHall(t, c.change, ws...)
@@ -360,7 +361,7 @@ func TestOrder(t *testing.T) {
 
 // TestWhoComesLaterDoesNotStealRoom: a request of another class that comes when room has just come gets its turn, not the room.
 func TestWhoComesLaterDoesNotStealRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := openHall(t, func(c *Config) {
 			gold, rest := queue.DefaultClass(), queue.DefaultClass()
 			gold.Name = "gold"
@@ -381,7 +382,7 @@ func TestWhoComesLaterDoesNotStealRoom(t *testing.T) {
 }
 
 func TestLanes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := openHall(t, nil, two()...)
 		a := h.come("a", "x", onlyOn(1))
 		pinned, other := h.come("pinned", "x", onlyOn(1)), h.come("other", "x")
@@ -408,7 +409,7 @@ func TestLanes(t *testing.T) {
 
 // TestAHardSessionHoldsUpNobody: a session that must go to its worker waits for it in a lane of its own.
 func TestAHardSessionHoldsUpNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := openHall(t, func(c *Config) { c.Affinity.Mode = affinityHard }, two()...)
 		a := h.come("a", "x", ofSession("s"))
 		home := first(a.decision)
@@ -427,7 +428,7 @@ func TestAHardSessionHoldsUpNobody(t *testing.T) {
 }
 
 func TestShedding(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := openHall(t, func(c *Config) {
 			c.Queue.Limits.Requests = 2
 			c.Queue.Limits.BodyBytes = 100_000
@@ -479,7 +480,7 @@ func TestWithoutAQueueTheErrorNamesTheLimit(t *testing.T) {
 }
 
 func TestExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := openHall(t, func(c *Config) { c.Queue.Limits.MaxWait = 10 * time.Second }, one()...)
 		a := h.come("a", "x")
 		b, soon := h.come("b", "x"), h.come("soon", "x", deadline(2*time.Second))
@@ -502,7 +503,7 @@ func TestExpiry(t *testing.T) {
 }
 
 func TestEviction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := openHall(t, func(c *Config) { c.Queue.Limits.Requests, c.Queue.Evict = 1, true }, one()...)
 		a := h.come("a", "x")
 		low := h.come("low", "x")
@@ -517,7 +518,7 @@ func TestEviction(t *testing.T) {
 }
 
 func TestAClientThatLeavesFreesItsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := openHall(t, func(c *Config) { c.Queue.Limits.Requests = 1 }, one()...)
 		a := h.come("a", "x")
 		b := h.come("b", "x")
@@ -540,7 +541,7 @@ func TestAClientThatLeavesFreesItsPlace(t *testing.T) {
 // TestLeavingAsOnesTurnComes: whichever comes first, the request is either let through, and then whoever asked ends it, or it books
 // nothing.
 func TestLeavingAsOnesTurnComes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := openHall(t, nil, one()...)
 		for i := range 300 {
 			a, b := h.come("a", "x"), h.come("b", "x")
@@ -562,7 +563,7 @@ func TestLeavingAsOnesTurnComes(t *testing.T) {
 }
 
 func TestWorkersChangeWhileRequestsWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ws := two()
 		h := openHall(t, nil, ws[0])
 		a, b := h.come("a", "x"), h.come("b", "x")
@@ -594,7 +595,7 @@ func TestWorkersChangeWhileRequestsWait(t *testing.T) {
 }
 
 func TestShutdown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := openHall(t, nil, one()...)
 		a, b := h.come("a", "x"), h.come("b", "x")
 		h.stop()
@@ -613,7 +614,7 @@ func TestShutdown(t *testing.T) {
 
 // TestWhatIsHeldIsLookedAtAgain: what a worker has been sent while a request waited counts when its turn comes.
 func TestWhatIsHeldIsLookedAtAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := openHall(t, nil, two()...)
 		a, b := h.come("a", "x", onlyOn(1)), h.come("b", "x", onlyOn(2))
 		text := long("a prompt that two requests share", 20_000)
@@ -704,7 +705,7 @@ var days = rapid.Custom(func(draw *rapid.T) day {
 func TestAtTheEndNobodyWaitsAndNothingIsBooked(t *testing.T) {
 	rapid.Check(t, func(draw *rapid.T) {
 		day, wrong := days.Draw(draw, "day"), ""
-		synctest.Test(t, func(t *testing.T) { wrong = day.pass(t) })
+		bubble.Test(t, func(t *testing.T) { wrong = day.pass(t) })
 		if wrong != "" {
 			draw.Fatal(wrong)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"attache/internal/bubble"
 	"attache/internal/worker"
 	"attache/scoring"
 )
@@ -96,7 +97,7 @@ func TestReconfigureForgetsSessionsThatAreTooMany(t *testing.T) {
 
 // TestReconfigureWhileRequestsWait: a queue that is turned on, widened and turned off under requests.
 func TestReconfigureWhileRequestsWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := openHall(t, func(c *Config) { c.Queue.Limits.Requests = 0 }, workers("default", 1, worker.Ready)...)
 		set := func(change func(*Config)) {
 			t.Helper()

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"attache/internal/bubble"
 	"attache/internal/openai"
 )
 
@@ -343,7 +343,7 @@ func TestRunStopsWithStreamsOpen(t *testing.T) {
 
 // Tokens come when the model says, not a moment later, whatever happens on the way. The clock is that of the bubble.
 func TestLoopKeepsTheTimeOfTheModel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()
 		cfg.Listen, cfg.Speed = "127.0.0.1:0", 1
 		e, err := New(cfg, slog.New(slog.DiscardHandler))

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"attache/indexer/events/wire"
+	"attache/internal/bubble"
 	"attache/internal/slot"
 )
 
@@ -91,7 +91,7 @@ func TestNoReplay(t *testing.T) {
 }
 
 func TestEventFaultsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var f eventFaults
 		f.set(EventFault{Mode: EventDrop, For: time.Minute})
 		f.set(EventFault{Mode: EventLose, Count: 1})

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"attache/internal/bubble"
 )
 
 func (r *rig) fault(text string) {
@@ -145,7 +147,7 @@ func TestSlow(t *testing.T) {
 }
 
 func TestFaultEndsByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFaults(func(Fault, Fault) {})
 		f.set(Fault{Mode: FaultSlow, For: time.Minute})
 		time.Sleep(30 * time.Second)

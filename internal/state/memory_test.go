@@ -3,11 +3,11 @@ package state_test
 import (
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"attache/internal/bubble"
 	"attache/internal/state"
 	"attache/internal/state/statetest"
 )
@@ -42,7 +42,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestMemoryForgetsStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		cfg := statetest.Config()
 		cfg.StreamTTL = time.Hour
 		m := state.NewMemory(cfg)

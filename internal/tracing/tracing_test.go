@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"attache/internal/bubble"
 	"attache/internal/router"
 	"attache/internal/traceparent"
 )
@@ -86,7 +87,7 @@ func TestWhatIsTooMuchIsDropped(t *testing.T) {
 
 // TestRun: spans are sent a moment later, and at the end what is left.
 func TestRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		tr, spans, reg := newTracer(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

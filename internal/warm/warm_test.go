@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
+	"attache/internal/bubble"
 	"attache/internal/field"
 	"attache/internal/openai"
 	"attache/internal/router"
@@ -185,7 +186,7 @@ func pass(d time.Duration) {
 }
 
 func TestAPromptIsSentUntilItsTimeIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := begin(t, nil)
 		defer w.stop()
 		w.keep(1, 5*time.Minute)
@@ -237,7 +238,7 @@ func TestWhatEndsIt(t *testing.T) {
 		{"a later turn came to nothing", func(w *world) { w.Keep(prompt(1, time.Hour))(nil) }, 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				w := begin(t, nil)
 				defer w.stop()
 				w.keep(1, time.Hour)
@@ -277,7 +278,7 @@ func TestWhatIsTriedAgain(t *testing.T) {
 		{"a worker that drains", func(e *engines) { e.set = worker.NewSet(workerAt(home, worker.Draining, 1)) }, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				w := begin(t, func(c *Config) { c.Interval = 20 * time.Second })
 				defer w.stop()
 				w.engines.become(c.change)
@@ -308,7 +309,7 @@ func TestWhatIsTriedAgain(t *testing.T) {
 }
 
 func TestSendingIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := begin(t, func(c *Config) { c.Concurrency, c.Timeout = 3, time.Minute })
 		defer w.stop()
 		w.engines.become(func(e *engines) { e.hold = make(chan struct{}) })
@@ -328,7 +329,7 @@ func TestSendingIsBounded(t *testing.T) {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := begin(t, func(c *Config) { c.MaxBytes, c.MaxEntries = field.MiB, 4 })
 		defer w.stop()
 		big := prompt(1, time.Hour)
@@ -395,7 +396,7 @@ func TestTheKeyIsTheOperators(t *testing.T) {
 func TestTheNextTurnIsSentAtOnce(t *testing.T) {
 	const next = `{"role":"assistant","content":"well"},{"role":"user","content":""}`
 	for _, ttl := range []time.Duration{0, 150 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			w := begin(t, nil)
 			defer w.stop()
 			p := prompt(1, ttl)
@@ -426,7 +427,7 @@ func TestTheNextTurnIsSentAtOnce(t *testing.T) {
 
 // TestNoNextTurn: an answer that was not understood, and an engine that is not there, leave nothing behind.
 func TestNoNextTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := begin(t, nil)
 		defer w.stop()
 		once := func(key uint64) *router.Prompt {

@@ -6,15 +6,16 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"attache/internal/bubble"
 )
 
 func TestWhoLeftIsShownForAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		r, err := New(DefaultConfig(), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)

@@ -5,12 +5,13 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
+
+	"attache/internal/bubble"
 )
 
 // TestFlap plays states at seconds: "second state -> until when it is held back, in seconds after the start, 0: not".
@@ -137,7 +138,7 @@ func TestFlapAgainstItsDefinition(t *testing.T) {
 
 // TestWhoFlapsIsHeldBackWhereOthersServe drives the registry with what requests meet.
 func TestWhoFlapsIsHeldBackWhereOthersServe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()
 		cfg.Flap.Changes = 4
 		reg := prometheus.NewRegistry()

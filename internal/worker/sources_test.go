@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
+
+	"attache/internal/bubble"
 )
 
 // addr0 is the address of all workers of a table.
@@ -165,7 +166,7 @@ func inPlainWords(said []Spec) Spec {
 
 // TestASourceThatFails tells its figures, and is told of once.
 func TestASourceThatFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var text strings.Builder
 		reg := prometheus.NewRegistry()
 		r, err := New(DefaultConfig(), slog.New(slog.NewTextHandler(&text, nil)), reg)

@@ -8,8 +8,9 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"attache/internal/bubble"
 )
 
 // replay answers like an engine: three batches from the asked one on, then the end.
@@ -123,7 +124,7 @@ func TestDealerMeetsBadPeers(t *testing.T) {
 		}, ErrSilent, "nothing came for 15s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				ours, theirs := net.Pipe()
 				go func() {
 					c.peer(theirs)
@@ -187,7 +188,7 @@ func TestIdentities(t *testing.T) {
 
 // TestCallerOfASlowPeer: an answer that the peer does not take in ends the connection instead of blocking for ever.
 func TestCallerOfASlowPeer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer theirs.Close()
 		c := &Caller{c: newConn(ours, DefaultConfig())}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"attache/internal/bubble"
 )
 
 // These tests run on virtual time, against peers at the other end of a pipe.
@@ -59,7 +61,7 @@ func TestPauses(t *testing.T) {
 }
 
 func TestReconnectPauses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s, j := sub(t, DefaultConfig(), nil)
 		run(t, s)
 		time.Sleep(time.Minute)
@@ -126,7 +128,7 @@ func TestHalfOpenPeers(t *testing.T) {
 		{"closes", func(nc net.Conn) { _ = shake(nc, "PUB") }, "the peer closed the connection", 0, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s, j := sub(t, DefaultConfig(), func(_ int, nc net.Conn) { c.peer(nc) })
 				begin := time.Now()
 				var first time.Duration
@@ -153,7 +155,7 @@ func TestHalfOpenPeers(t *testing.T) {
 
 // TestPings: libzmq's are answered with their context, at any moment; ours come after silence only.
 func TestPings(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		type said struct {
 			at    time.Duration
 			flags byte
@@ -211,7 +213,7 @@ func TestPings(t *testing.T) {
 
 // TestSilenceWithoutHeartbeats lasts, also after a limit that the peer set itself and kept.
 func TestSilenceWithoutHeartbeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()
 		cfg.HeartbeatInterval = 0
 		s, j := sub(t, cfg, func(_ int, nc net.Conn) {
@@ -289,7 +291,7 @@ func TestBadPeers(t *testing.T) {
 		{"a frame beyond the limit", greeted(nil, append(handReady("PUB"), 2, 0, 0, 0, 0, 0x40, 0, 0, 0)), ErrLimit, "a frame of 1073741824 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s, j := sub(t, DefaultConfig(), func(_ int, nc net.Conn) { c.peer(nc) })
 				stop := run(t, s)
 				time.Sleep(10 * time.Second)
@@ -311,7 +313,7 @@ func TestBadPeers(t *testing.T) {
 
 // TestReconnect: a peer that comes back is subscribed to again, and what it sends is told in order.
 func TestReconnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var order []string
 		s, _ := sub(t, DefaultConfig(), func(n int, nc net.Conn) {
 			if n == 1 {
@@ -360,7 +362,7 @@ func TestPubDropsSilentSubscribers(t *testing.T) {
 		}, "a frame of 1025 bytes; max_frame is 1024", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				j := new(journal)
 				p, err := NewPub(PubParams{Endpoint: "tcp://collector:5557", Connect: true, Queue: 10, Config: DefaultConfig(), Notify: j.notify})
 				if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"attache/internal/bubble"
 	"attache/internal/replica"
 	"attache/internal/replica/replicatest"
 )
@@ -23,7 +24,7 @@ func desks(offices []*office) (all []*replicatest.Desk) {
 }
 
 func TestReplicasKnowWhatOthersHaveUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		rnd, chains, w := rand.New(rand.NewPCG(1, 2)), replicatest.Chains{}, newNetwork()
 		addresses := []string{"10.0.0.1:9004", "10.0.0.2:9004", "10.0.0.3:9004", "10.0.0.4:9004"}
 		cfg := config(addresses...) // every replica has the same list
@@ -86,7 +87,7 @@ func TestFirstWords(t *testing.T) {
 		{10 * time.Millisecond, firstPause}, // the first one's first try has just failed
 		{time.Minute, longestPause + 10*time.Millisecond},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			w, cfg := newNetwork(), config("10.0.0.1:9004", "10.0.0.2:9004")
 			a := w.open(t, "a", "10.0.0.1:9004", cfg)
 			a.desk.Book(nil)
@@ -102,7 +103,7 @@ func TestFirstWords(t *testing.T) {
 }
 
 func TestAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newNetwork()
 		for _, cfg := range []Config{config(), config("10.0.0.1:9004"), config("nobody:9004")} {
 			a, heard := w.start(t, "10.0.0.1:9004", cfg), &ear{}
@@ -118,7 +119,7 @@ func TestAlone(t *testing.T) {
 }
 
 func TestLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, heard := newNetwork(), &ear{}
 		cfg := config("10.0.0.1:9004")
 		cfg.DNS = "gateways"
@@ -169,7 +170,7 @@ func TestLost(t *testing.T) {
 
 // TestTwoAddresses: whoever is found under two addresses is followed under one.
 func TestTwoAddresses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, heard := newNetwork(), &ear{}
 		b := w.start(t, "10.0.0.2:9004", config())
 		w.mu.Lock()
@@ -195,7 +196,7 @@ func TestTwoAddresses(t *testing.T) {
 
 // TestSlow: a subscriber that takes nothing is cut off, the others get everything, and it comes again when it can.
 func TestSlow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, slow, quick := newNetwork(), &ear{gate: make(chan struct{})}, &ear{}
 		cfg := config("10.0.0.1:9004")
 		cfg.Buffer = 1 << 20
@@ -246,7 +247,7 @@ func TestSlow(t *testing.T) {
 
 // TestMuchAtOnce: what is published in one go arrives, however much it is.
 func TestMuchAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, heard := newNetwork(), &ear{}
 		cfg := config("10.0.0.1:9004")
 		cfg.Buffer = 1 << 20
@@ -278,7 +279,7 @@ func TestMuchAtOnce(t *testing.T) {
 
 // TestLastWords: what was published before a node stops reaches those who follow it.
 func TestLastWords(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, heard := newNetwork(), &ear{}
 		a, b := w.start(t, "10.0.0.1:9004", config()), w.start(t, "10.0.0.2:9004", config("10.0.0.1:9004"))
 		link := a.Link("llama")

@@ -6,13 +6,14 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"attache/internal/bubble"
 )
 
 // TestDirectory: what names stand for is looked up again and again, and kept while nobody can say.
 func TestDirectory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, cfg := newNetwork(), config("[fd00::1]:9000", "10.0.0.9:9000", "gateway-1:9000")
 		cfg.DNS, cfg.Port = "gateways", 9004
 		w.set("gateway-1", nil, "10.0.0.1", "10.0.0.9")
@@ -85,7 +86,7 @@ func TestTooManyAddresses(t *testing.T) {
 
 // TestGatewaysComeAndGo: replicas are found by a name within an interval.
 func TestGatewaysComeAndGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, cfg, heard := newNetwork(), config(), &ear{}
 		cfg.DNS = "gateways"
 		w.set("gateways", nil, "10.0.0.1")

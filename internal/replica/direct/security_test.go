@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"attache/internal/bubble"
 	"attache/internal/replica/replicatest"
 )
 
@@ -44,7 +45,7 @@ func write(t testing.TB, path, text string) string {
 }
 
 func TestTokens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, dir := newNetwork(), t.TempDir()
 		at := func(i, token string) *office {
 			cfg := config("10.0.0.1:9004", "10.0.0.2:9004")
@@ -109,7 +110,7 @@ func (w *network) call(t testing.TB, address string, texts ...[]byte) error {
 }
 
 func TestStrangers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, cfg := newNetwork(), config()
 		cfg.TokenFile = write(t, filepath.Join(t.TempDir(), "token"), secret)
 		a := w.start(t, "10.0.0.1:9004", cfg)
@@ -147,7 +148,7 @@ func TestStrangers(t *testing.T) {
 
 // TestTooMany: there is a last stream, and those that say nothing give their places back.
 func TestTooMany(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newNetwork()
 		a := w.start(t, "10.0.0.1:9004", config())
 		var calling sync.WaitGroup
@@ -172,7 +173,7 @@ func TestTooMany(t *testing.T) {
 
 // TestSilence: somebody who takes connections and says nothing does not hold a replica up.
 func TestSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, heard := newNetwork(), &ear{}
 		silent := w.listen("10.0.0.2:9004")
 		a := w.start(t, "10.0.0.1:9004", config("10.0.0.2:9004"))
@@ -199,7 +200,7 @@ func TestImpostor(t *testing.T) {
 		{"with a frame that ends early", secret, []byte{5, 1}, ""},
 		{"with too large a frame", secret, make([]byte, maxFrame+1), ""},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			w, cfg, heard := newNetwork(), config("10.0.0.2:9004"), &ear{}
 			desc := followDesc
 			var calls atomic.Int64

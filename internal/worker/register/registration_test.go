@@ -6,12 +6,12 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"attache/internal/bubble"
 	"attache/internal/worker"
 )
 
@@ -117,7 +117,7 @@ func TestRecordsOfTheStore(t *testing.T) {
 }
 
 func TestTheLocalStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := NewLocal()
 		names := func(group string) string {
 			members, err := s.Members(t.Context(), group)

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"attache/internal/bubble"
 	"attache/internal/worker"
 )
 
@@ -170,7 +171,7 @@ func (g *gateway) beat(t *testing.T, name string, d time.Duration) {
 }
 
 func TestWhatOneGatewayTakesInAllServe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		token, store := tokenFile(t), newShared()
 		a, b := newGateway(t, token, store), newGateway(t, token, store)
 		a.register(t, qwen("w1", 8001))
@@ -210,7 +211,7 @@ func TestWhatOneGatewayTakesInAllServe(t *testing.T) {
 }
 
 func TestWhoFallsSilentIsGoneEverywhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		token, store := tokenFile(t), newShared()
 		a, b := newGateway(t, token, store), newGateway(t, token, store)
 		a.register(t, qwen("w1", 8001))
@@ -242,7 +243,7 @@ func TestTheStoreDiesAndReturns(t *testing.T) {
 	} {
 		for _, forgets := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, forgets %v", c.name, forgets), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
 					token, store := tokenFile(t), newShared()
 					a, b := newGateway(t, token, store), newGateway(t, token, store)
 					a.register(t, qwen("w1", 8001))
@@ -283,7 +284,7 @@ func TestTheStoreDiesAndReturns(t *testing.T) {
 
 // TestAStoreThatDoesNotTakeOneTakesTheOthers: it is not away because of that, and leases end.
 func TestAStoreThatDoesNotTakeOneTakesTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		token, store := tokenFile(t), newShared()
 		store.hates = "w1"
 		a, b := newGateway(t, token, store), newGateway(t, token, store)
@@ -306,7 +307,7 @@ func TestAStoreThatDoesNotTakeOneTakesTheOthers(t *testing.T) {
 
 // TestAStoreThatForgetsIsToldAgain: no outage was seen, but the store is empty.
 func TestAStoreThatForgetsIsToldAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		token, store := tokenFile(t), newShared()
 		a, b := newGateway(t, token, store), newGateway(t, token, store)
 		a.register(t, qwen("w1", 8001))
@@ -323,7 +324,7 @@ func TestAStoreThatForgetsIsToldAgain(t *testing.T) {
 }
 
 func TestAGatewayThatRestartsKnowsAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		token, store := tokenFile(t), newShared()
 		a := newGateway(t, token, store)
 		a.register(t, qwen("w1", 8001))
@@ -339,7 +340,7 @@ func TestAGatewayThatRestartsKnowsAll(t *testing.T) {
 }
 
 func TestWhoMayNotRegister(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		g := newGateway(t, tokenFile(t), NewLocal())
 		g.registry.Apply("static/small", []worker.Spec{{Name: "fixed", Pool: "small", Address: "10.0.0.9:8000", Addr: netip.MustParseAddrPort("10.0.0.9:8000")}})
 		g.register(t, qwen("w1", 8001))
@@ -377,7 +378,7 @@ func TestWhoMayNotRegister(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		path := tokenFile(t)
 		g := newGateway(t, path, NewLocal())
 		kind := func(shown string) Kind {
@@ -423,7 +424,7 @@ func TestTokens(t *testing.T) {
 func TestAnyHistoryEndsInAgreement(t *testing.T) {
 	token := tokenFile(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			store := newShared()
 			gateways := []*gateway{newGateway(t, token, store), newGateway(t, token, store)}
 			defer gateways[0].stop()

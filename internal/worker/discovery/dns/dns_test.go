@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"attache/internal/bubble"
 	"attache/internal/worker"
 )
 
@@ -173,7 +174,7 @@ func TestWhatAWorkerIs(t *testing.T) {
 
 // TestAsTimeGoes follows a name whose answers change.
 func TestAsTimeGoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a, h := &answers{hosts: map[string]string{}}, &heard{}
 		n := New(Params{Config: Config{Name: "e", Port: 8000, Interval: time.Second}, Resolver: a, Source: h})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -219,7 +220,7 @@ func (hanging) LookupNetIP(ctx context.Context, _, _ string) ([]netip.Addr, erro
 }
 
 func TestAResolverThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := &heard{}
 		n := New(Params{Config: Config{Name: "e", Port: 8000}, Resolver: hanging{}, Source: h})
 		ctx, cancel := context.WithCancel(t.Context())
