@@ -69,29 +69,39 @@ func (e *entry) kind() kind {
 	return kind{e.spec.Pool, traits.Prefill}
 }
 
-// holdBackLocked keeps those that flap from being chosen, where others can be.
+// holdBackLocked keeps those that flap from being chosen, and those on which requests fail, where others can be. Where none can, a request
+// that is tried on such a worker may still succeed, and one that is refused cannot.
 func (r *Registry) holdBackLocked(now time.Time) {
-	held := func(e *entry) bool { return e.verdict.state == Ready && e.flap.held(now) }
+	flap := r.cfg.Load().Flap
+	why := func(e *entry) string {
+		switch {
+		case e.verdict.state == Suspect:
+			return e.verdict.cause
+		case e.verdict.state == Ready && e.flap.held(now):
+			return e.flap.cause(flap)
+		}
+		return ""
+	}
 	some := false
 	for _, e := range r.entries {
-		some = some || held(e)
+		some = some || why(e) != ""
 	}
 	if !some {
 		return
 	}
 	others := map[kind]bool{}
 	for _, e := range r.entries {
-		if e.verdict.state == Ready && !held(e) {
+		if e.verdict.state == Ready && why(e) == "" {
 			others[e.kind()] = true
 		}
 	}
 	for _, e := range r.entries {
-		switch {
-		case !held(e):
+		switch cause := why(e); {
+		case cause == "":
 		case others[e.kind()]:
-			e.verdict = verdict{Suspect, e.flap.cause(r.cfg.Load().Flap)}
+			e.verdict = verdict{Suspect, cause}
 		default:
-			e.verdict.cause = e.flap.cause(r.cfg.Load().Flap) + "; used all the same, because no other worker of its pool is ready"
+			e.verdict = verdict{Ready, cause + "; used all the same, because no other worker of its pool is ready"}
 		}
 	}
 }

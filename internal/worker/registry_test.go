@@ -201,6 +201,34 @@ func TestAFailedRequestIsFollowedByACheckAtOnce(t *testing.T) {
 	r.Report(99, Outcome{Kind: Connect}) // a slot that nobody has
 }
 
+// TestTheLastWorkerIsNotHeldBack: requests failed on it, but there is nobody else; Resets, unlike what a check finds out, say nothing of
+// whether it is there.
+func TestTheLastWorkerIsNotHeldBack(t *testing.T) {
+	a, b := newFakeEngine(t), newFakeEngine(t)
+	r, _ := running(t, func(c *Config) {
+		c.Circuit.Failures, c.Circuit.Pause, c.Circuit.MaxPause = 1, time.Hour, time.Hour
+	})
+	state := func(e *fakeEngine) State { return r.Set().ByAddr(e.spec("").Addr).State }
+	r.Apply("test", []Spec{a.spec("a"), b.spec("b")})
+	eventually(t, "both are ready", func() bool { return state(a) == Ready && state(b) == Ready })
+	fail := func(e *fakeEngine) { r.Report(r.Set().ByAddr(e.spec("").Addr).Slot, Outcome{Kind: Reset}) }
+	fail(a)
+	if state(a) != Suspect || state(b) != Ready {
+		t.Errorf("requests failed on a, which is %s; b is %s", state(a), state(b))
+	}
+	fail(b)
+	if state(a) != Ready || state(b) != Ready {
+		t.Errorf("requests failed on both; a is %s, b is %s, and there is nobody else", state(a), state(b))
+	}
+	if cause := r.Set().ByAddr(a.spec("").Addr).Cause; !strings.Contains(cause, "no other worker of its pool is ready") {
+		t.Errorf("a is ready because %q", cause)
+	}
+	r.Report(r.Set().ByAddr(b.spec("").Addr).Slot, Outcome{OK: true})
+	if state(a) != Suspect || state(b) != Ready {
+		t.Errorf("b answers again; a is %s, b is %s", state(a), state(b))
+	}
+}
+
 func TestMetricsAreReadOftenOnlyWhereSomethingRuns(t *testing.T) {
 	idle, engineBusy, weBusy := newFakeEngine(t), newFakeEngine(t), newFakeEngine(t)
 	for _, e := range []*fakeEngine{idle, weBusy} {
