@@ -296,6 +296,12 @@ func (g *Gateway) Down(now time.Duration, worker int) {
 	g.index.Configure(slot.Slot(worker), runs.Settings{Sets: true})
 	g.scorer.Forget(slot.Slot(worker))
 	maps.DeleteFunc(g.sessions, func(_, bound int) bool { return bound == worker+1 })
+	for i, at := range g.placed { // to be sent there, and not asked for since: they come anew
+		if int(at) == worker+1 {
+			g.bookings[i].End()
+			g.bookings[i], g.entries[i], g.placed[i] = nil, nil, 0
+		}
+	}
 }
 
 // lost is a scoring.Evictions that looks into the engine.

@@ -313,6 +313,11 @@ func (a *auditor) Removed(now time.Duration, worker int, ids []int32) {
 }
 
 func (a *auditor) Down(now time.Duration, worker int) {
+	for i, f := range a.flying {
+		if f.worker == worker && a.given(i) { // the cluster does not know: it comes anew
+			delete(a.flying, i)
+		}
+	}
 	a.Gateway.Down(now, worker)
 	a.told[worker] = map[block.Hash]bool{}
 	for _, r := range a.workload.All {
