@@ -416,7 +416,7 @@ func TestRedisFails(t *testing.T) {
 	}{
 		{"restart", func() { rs.redis.Kill() }, 0, rs.redis.start, false},
 		{"stopped", func() { rs.redis.Kill() }, 30 * time.Second, rs.redis.start, true},
-		{"paused", func() { _ = rs.redis.Signal(syscall.SIGSTOP) }, 8 * time.Second, func() { _ = rs.redis.Signal(syscall.SIGCONT) }, true},
+		{"paused", func() { _ = rs.redis.Signal(syscall.SIGSTOP) }, 12 * time.Second, func() { _ = rs.redis.Signal(syscall.SIGCONT) }, true},
 		{"slow by 2 s", func() { rs.redis.slow.set(2 * time.Second) }, 12 * time.Second, func() { rs.redis.slow.set(0) }, false},
 		{"emptied", func() { rs.redis.flush() }, 0, func() {}, false},
 	} {
