@@ -312,7 +312,22 @@ func TestReplicasUnderLoad(t *testing.T) {
 			}
 		})
 	}
+	over, moving := make(chan struct{}), sync.WaitGroup{}
+	for _, w := range []*world{a, b} {
+		moving.Go(func() { // as if workers went down all the time
+			for {
+				select {
+				case <-over:
+					return
+				default:
+					w.table.each(func(rec *record) { rec.fallBack(w.fleet.set) })
+				}
+			}
+		})
+	}
 	running.Wait()
+	close(over)
+	moving.Wait()
 	for _, w := range []*world{a, b} {
 		for s := range slot.Slot(4) {
 			if n := w.InFlight(s); n != 0 {

@@ -242,8 +242,10 @@ func (r *Router) decide(a *attempt) *Decision {
 	a.keep()
 	r.table.put(rec)
 	if p.sharer != nil {
+		rec.mu.Lock() // it may move from now on, which must be told after this
 		rec.booked(&s.delta, s.chain.Hashes)
 		p.sharer.Share(&s.delta)
+		rec.mu.Unlock()
 	}
 	r.recent.add(rec)
 	now := r.now()
