@@ -6,9 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"attache/internal/proc"
+	"attache/internal/state/statetest"
 )
 
 // replicas are several attaches before one set of engines, behind one Envoy, with a Redis between them.
@@ -30,50 +28,23 @@ type replicas struct {
 
 // redis is a real server, and a way to it that can be made slow.
 type redis struct {
-	*proc.Process
+	*statetest.Redis
 
-	t    *testing.T
-	port int
-	dir  string
 	slow *slowdown
 }
 
-// startRedis starts a server that keeps nothing on disk.
+// startRedis starts a server on a socket, which it gets again when it is started anew.
 func startRedis(t *testing.T) *redis {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("e2e: needs redis-server; run `make test`")
 	}
-	r := &redis{t: t, port: freePort(t), dir: t.TempDir()}
-	r.start()
-	r.slow = slowDown(t, "127.0.0.1:"+strconv.Itoa(r.port))
+	r := &redis{Redis: statetest.StartRedis(t)}
+	r.slow = slowDown(t, r.socket())
 	return r
 }
 
-func (r *redis) start() {
-	r.t.Helper()
-	log, err := os.OpenFile(filepath.Join(r.dir, "redis.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { log.Close() })
-	r.Process, err = proc.Start(context.Background(), log, "redis-server", "--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--dir", r.dir)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(r.Kill)
-	for deadline := time.Now().Add(wait); ; time.Sleep(20 * time.Millisecond) {
-		c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(r.port))
-		if err == nil {
-			c.Close()
-			return
-		}
-		if time.Now().After(deadline) {
-			r.t.Fatalf("Redis does not answer: %v", err)
-		}
-	}
-}
+func (r *redis) socket() string { return strings.TrimPrefix(r.Address, "unix://") }
 
 // slowdown is a relay that keeps everything back for a while, each way.
 type slowdown struct {
@@ -116,7 +87,7 @@ func slowDown(t *testing.T, to string) *slowdown {
 
 func (s *slowdown) relay(c net.Conn, to string) {
 	defer c.Close()
-	up, err := net.Dial("tcp", to)
+	up, err := net.Dial("unix", to)
 	if err != nil {
 		return
 	}
@@ -414,11 +385,11 @@ func TestRedisFails(t *testing.T) {
 		mend    func()
 		noticed bool // it lasts long enough to be seen
 	}{
-		{"restart", func() { rs.redis.Kill() }, 0, rs.redis.start, false},
-		{"stopped", func() { rs.redis.Kill() }, 30 * time.Second, rs.redis.start, true},
-		{"paused", func() { _ = rs.redis.Signal(syscall.SIGSTOP) }, 12 * time.Second, func() { _ = rs.redis.Signal(syscall.SIGCONT) }, true},
+		{"restart", rs.redis.Stop, 0, rs.redis.Start, false},
+		{"stopped", rs.redis.Stop, 30 * time.Second, rs.redis.Start, true},
+		{"paused", rs.redis.Freeze, 12 * time.Second, rs.redis.Thaw, true},
 		{"slow by 2 s", func() { rs.redis.slow.set(2 * time.Second) }, 12 * time.Second, func() { rs.redis.slow.set(0) }, false},
-		{"emptied", func() { rs.redis.flush() }, 0, func() {}, false},
+		{"emptied", func() { rs.redis.flush(t) }, 0, func() {}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var decided [2]float64
@@ -449,17 +420,18 @@ func TestRedisFails(t *testing.T) {
 }
 
 // flush empties Redis.
-func (r *redis) flush() {
-	c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(r.port))
+func (r *redis) flush(t *testing.T) {
+	t.Helper()
+	c, err := net.Dial("unix", r.socket())
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer c.Close()
 	if _, err := io.WriteString(c, "FLUSHALL\r\n"); err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
 	if _, err := c.Read(make([]byte, 64)); err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
 }
 

@@ -696,7 +696,7 @@ func TestRedisPrefix(t *testing.T) {
 // TestRedisHealth follows a server that goes and comes back.
 func TestRedisHealth(t *testing.T) {
 	server := statetest.StartRedis(t)
-	var lines log
+	var lines statetest.Log
 	cfg, reg := statetest.Config(), prometheus.NewPedanticRegistry()
 	cfg.Addresses, cfg.PingInterval = []string{server.Address}, 10*time.Millisecond
 	store, err := state.New(state.Params{Config: cfg, Log: slog.New(slog.NewTextHandler(&lines, nil)), Metrics: reg})
@@ -735,24 +735,6 @@ func TestRedisHealth(t *testing.T) {
 	if text := lines.String(); strings.Count(text, "redis is away") != 1 || strings.Count(text, "redis is there") != 2 {
 		t.Errorf("log:\n%s", text)
 	}
-}
-
-// log is written by one and read by another.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // TestRedisMetrics counts calls, and failures by call.

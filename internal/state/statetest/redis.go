@@ -26,23 +26,25 @@ type Redis struct {
 	binary string
 	dir    string
 	args   []string
-	log    *log
+	log    *Log
 	child  *proc.Process
 }
 
-// log is what a server wrote; it may be read meanwhile.
-type log struct {
+// Log is what somebody wrote; it may be read meanwhile.
+type Log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *log) Write(p []byte) (int, error) {
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-func (l *log) String() string {
+// String is all that was written.
+func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
@@ -67,7 +69,7 @@ func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	binary, dir := FindRedis(t), folder(t)
 	socket := filepath.Join(dir, "redis.sock")
-	r := &Redis{Address: "unix://" + socket, t: t, binary: binary, dir: dir, log: &log{},
+	r := &Redis{Address: "unix://" + socket, t: t, binary: binary, dir: dir, log: &Log{},
 		args: slices.Concat([]string{"--port", "0", "--unixsocket", socket, "--unixsocketperm", "700"}, always, args)}
 	r.Start()
 	return r
@@ -79,7 +81,7 @@ func StartRedisTCP(t testing.TB, args ...string) *Redis {
 	binary, dir := FindRedis(t), folder(t)
 	for range 20 { // somebody else may take the port first
 		port := freePort(t)
-		r := &Redis{Address: "127.0.0.1:" + port, t: t, binary: binary, dir: dir, log: &log{}}
+		r := &Redis{Address: "127.0.0.1:" + port, t: t, binary: binary, dir: dir, log: &Log{}}
 		for _, arg := range slices.Concat([]string{"--port", "PORT", "--bind", "127.0.0.1"}, always, args) {
 			r.args = append(r.args, strings.ReplaceAll(arg, "PORT", port))
 		}
@@ -106,7 +108,7 @@ func StartSentinel(t testing.TB, watched *Redis) *Redis {
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r := &Redis{Address: "127.0.0.1:" + own, t: t, binary: binary, dir: dir, log: &log{}, args: []string{file, "--sentinel"}}
+		r := &Redis{Address: "127.0.0.1:" + own, t: t, binary: binary, dir: dir, log: &Log{}, args: []string{file, "--sentinel"}}
 		if r.start() {
 			return r
 		}
